@@ -2,6 +2,7 @@ package callability
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -9,6 +10,29 @@ import (
 	"strings"
 	"unicode"
 )
+
+// Limits are how many tools a discovery answer has. A limit that is 0 has the default of docs/adapter.md.
+type Limits struct {
+	// Default is how many callable tools there are if the call gives no limit; DefaultLimit.
+	Default int
+	// Max is the largest limit of a call; MaxLimit.
+	Max int
+	// Locked is how many locked tools there are at most; MaxLocked.
+	Locked int
+}
+
+const (
+	// DefaultLimit is how many callable tools a discovery answer has if the call gives no limit.
+	DefaultLimit = 15
+	// MaxLimit is the largest limit of a call.
+	MaxLimit = 100
+	// MaxLocked is how many locked tools a discovery answer has at most.
+	MaxLocked = 10
+)
+
+func (l Limits) max() int    { return cmp.Or(l.Max, MaxLimit) }
+func (l Limits) usual() int  { return min(cmp.Or(l.Default, DefaultLimit), l.max()) }
+func (l Limits) locked() int { return cmp.Or(l.Locked, MaxLocked) }
 
 // An InvalidArgument is a wrong argument of a call by the agent: what was found, and what is wanted.
 type InvalidArgument struct{ message string }
@@ -25,9 +49,9 @@ type Arguments struct {
 	IncludeDisabled bool
 }
 
-// CheckArguments reads the arguments of the discovery tool from their JSON object. Others are ignored, and null counts as
-// left out. An error is an *InvalidArgument.
-func CheckArguments(arguments []byte) (Arguments, error) {
+// Arguments reads the arguments of the discovery tool from their JSON object. Others are ignored, and null counts as left
+// out. An error is an *InvalidArgument.
+func (a Adapter) Arguments(arguments []byte) (Arguments, error) {
 	given := map[string]any{}
 	if text := bytes.TrimSpace(arguments); len(text) > 0 {
 		decoder := json.NewDecoder(bytes.NewReader(text))
@@ -36,7 +60,7 @@ func CheckArguments(arguments []byte) (Arguments, error) {
 			return Arguments{}, &InvalidArgument{"the arguments must be an object"}
 		}
 	}
-	found := Arguments{Limit: DefaultLimit}
+	found := Arguments{Limit: a.Limits.usual()}
 	switch value := given["include_disabled"].(type) {
 	case nil:
 	case bool:
@@ -45,7 +69,7 @@ func CheckArguments(arguments []byte) (Arguments, error) {
 		return Arguments{}, &InvalidArgument{"`include_disabled` must be true or false, and is " + kindOf(value)}
 	}
 	if value := given["limit"]; value != nil {
-		limit, err := checkLimit(value)
+		limit, err := a.Limits.check(value)
 		if err != nil {
 			return Arguments{}, err
 		}
@@ -62,27 +86,27 @@ func CheckArguments(arguments []byte) (Arguments, error) {
 	return found, nil
 }
 
-func checkLimit(value any) (int, error) {
+func (l Limits) check(value any) (int, error) {
 	number, ok := value.(json.Number)
 	if !ok {
-		return 0, &InvalidArgument{limitError(kindOf(value))}
+		return 0, &InvalidArgument{l.wrong(kindOf(value))}
 	}
 	// Out of the range of a double, the value is an infinity, and the error says no more.
 	limit, _ := strconv.ParseFloat(number.String(), 64)
 	whole := limit == math.Trunc(limit)
 	switch {
-	case whole && 1 <= limit && limit <= MaxLimit:
+	case whole && 1 <= limit && limit <= float64(l.max()):
 		return int(limit), nil
 	case math.Abs(limit) >= 1e9:
-		return 0, &InvalidArgument{limitError("a number")}
+		return 0, &InvalidArgument{l.wrong("a number")}
 	case !whole:
-		return 0, &InvalidArgument{limitError("a fraction")}
+		return 0, &InvalidArgument{l.wrong("a fraction")}
 	}
-	return 0, &InvalidArgument{limitError(strconv.Itoa(int(limit)))}
+	return 0, &InvalidArgument{l.wrong(strconv.Itoa(int(limit)))}
 }
 
-func limitError(found string) string {
-	return fmt.Sprintf("`limit` must be a whole number from 1 to %d, and is %s", MaxLimit, found)
+func (l Limits) wrong(found string) string {
+	return fmt.Sprintf("`limit` must be a whole number from 1 to %d, and is %s", l.max(), found)
 }
 
 func kindOf(value any) string {

@@ -17,41 +17,41 @@ type ifFacts struct {
 //go:noinline
 func ifChain(f *ifFacts) Status {
 	if f.enabled == False {
-		return ServerDisabled
+		return StatusServerDisabled
 	}
 	if f.enabled == Unknown {
-		return DisabledUnknown
+		return StatusDisabledUnknown
 	}
 	if f.denied == True {
-		return DisabledByConfig
+		return StatusDisabledByConfig
 	}
 	if f.denied == Unknown {
-		return DisabledUnknown
+		return StatusDisabledUnknown
 	}
 	if f.quarantined == True {
-		return ServerQuarantined
+		return StatusServerQuarantined
 	}
 	if f.quarantined == Unknown {
-		return DisabledUnknown
+		return StatusDisabledUnknown
 	}
 	if f.disabled == True {
-		return DisabledByUser
+		return StatusDisabledByUser
 	}
 	if f.disabled == Unknown {
-		return DisabledUnknown
+		return StatusDisabledUnknown
 	}
 	if !f.noRecord {
-		if f.status == Pending || f.status == Changed {
-			return PendingApproval
+		if f.status == ApprovalPending || f.status == ApprovalChanged {
+			return StatusPendingApproval
 		}
 		if f.status == ApprovalUnknown {
-			return DisabledUnknown
+			return StatusDisabledUnknown
 		}
 	}
 	if f.refuses {
-		return DisabledUnknown
+		return StatusDisabledUnknown
 	}
-	return Callable
+	return StatusCallable
 }
 
 func draw(random *rand.Rand) ifFacts {
@@ -87,7 +87,7 @@ func (f ifFacts) tool() *Tool {
 //
 // `if-chain` is what a proxy would write by hand. `walk` takes the whole diagram from the points of a handle, so that
 // nothing of a decision is saved. `Decide` is the public call, which has walked the part of the tool in advance. `register`
-// turns facts into a handle, and `Set` renews its facts: what it costs once a change, with a first decision.
+// turns facts into a handle, and `With` changes its facts: what it costs once a change, with a first decision.
 func BenchmarkDecision(b *testing.B) {
 	policy, err := ReadPolicyFile("../shipped/policy.bundle")
 	if err != nil {
@@ -124,11 +124,11 @@ func BenchmarkDecision(b *testing.B) {
 			answeredStatus = policy.Decide(agent, tools[index&(count-1)]).Status()
 		}
 	})
-	b.Run("Set and Decide", func(b *testing.B) {
+	b.Run("With and Decide", func(b *testing.B) {
 		b.ReportAllocs()
 		for index := 0; b.Loop(); index++ {
 			tool := tools[index&(count-1)]
-			tool.Set(tool.state.Load().facts)
+			tool = tool.With(tool.facts)
 			answeredStatus = policy.Decide(agent, tool).Status()
 		}
 	})

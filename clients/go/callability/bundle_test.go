@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/outcome"
 )
 
 // fields is a message as its writer puts it together: pairs of a number and a uint64, a string or bytes.
@@ -241,8 +242,8 @@ func FuzzReadPolicy(f *testing.F) {
 			verdict := policy.Decide(agent, each)
 			_, _, _, _ = verdict.Unread(), verdict.Words(), verdict.Retry(), verdict.Err()
 		}
-		_ = policy.ClassifyLoad(callability.LoadFacts{HTTPStatus: 503, TriesLeft: 1})
-		_ = policy.ClassifyEnable(callability.EnableFacts{Known: callability.True, Ended: callability.EndConnected})
+		_ = outcome.ClassifyLoad(policy, outcome.LoadFacts{HTTPStatus: 503, TriesLeft: 1})
+		_ = outcome.ClassifyEnable(policy, outcome.EnableFacts{Known: callability.True, Ended: outcome.EndConnected})
 	})
 }
 

@@ -15,7 +15,7 @@ const (
 
 var truthNames = [...]string{"unspecified", "true", "false", "undetermined"}
 
-func (t Truth) String() string { return nameOf(truthNames[:], int(t)) }
+func (t Truth) String() string { return nameIn(truthNames[:], int(t)) }
 
 func (t Truth) negated() Truth {
 	switch t {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/outcome"
 )
 
 // The numbers of the fields of a payload and of a rule set, and of the kinds and subjects of facts.
@@ -135,8 +136,8 @@ func TestASmallBundleTakesLittleMemoryHoweverManyCombinationsItsAxesHave(t *test
 		}
 	}
 	tools, loads := crafted(t, "callability", wide(subjectServer)), crafted(t, "load_outcome", wide(subjectLoad))
-	facts := callability.LoadFacts{HTTPStatus: 503, TriesLeft: 1}
-	wanted := bundled(t, "shipped.bundle").ClassifyLoad(facts)
+	facts := outcome.LoadFacts{HTTPStatus: 503, TriesLeft: 1}
+	wanted := outcome.ClassifyLoad(bundled(t, "shipped.bundle"), facts)
 	found := allocated(func() {
 		policy, err := callability.ReadPolicy(tools)
 		if err != nil {
@@ -148,7 +149,7 @@ func TestASmallBundleTakesLittleMemoryHoweverManyCombinationsItsAxesHave(t *test
 		if policy, err = callability.ReadPolicy(loads); err != nil {
 			t.Fatal(err)
 		}
-		if found := policy.ClassifyLoad(facts); found != wanted {
+		if found := outcome.ClassifyLoad(policy, facts); found != wanted {
 			t.Errorf("found %+v, wanted %+v", found, wanted)
 		}
 	})

@@ -81,7 +81,7 @@ func TestAnItemThatCannotBeJudgedIsHeldBackAndSaysWhy(t *testing.T) {
 		if !errors.As(verdict.Err(), &item) || item.Reason != reason || !errors.Is(verdict.Err(), callability.ErrItem) {
 			t.Errorf("%s: found %v", reason, verdict.Err())
 		}
-		if verdict.Status() != callability.DisabledUnknown || !verdict.WithholdText() || verdict.Callable() {
+		if verdict.Status() != callability.StatusDisabledUnknown || !verdict.WithholdText() || verdict.Callable() {
 			t.Errorf("%s: found %s, withheld %t", reason, verdict.Status(), verdict.WithholdText())
 		}
 	}
@@ -90,15 +90,15 @@ func TestAnItemThatCannotBeJudgedIsHeldBackAndSaysWhy(t *testing.T) {
 func TestFactsThatChangeAreDecidedAgain(t *testing.T) {
 	policy, tool := bundled(t, "shipped.bundle"), open()
 	policy.Decide(nil, tool)
-	tool.Server().Set(callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False})
-	if status := policy.Decide(nil, tool).Status(); status != callability.ServerDisabled {
-		t.Errorf("found %s, wanted %s", status, callability.ServerDisabled)
+	tool = tool.On(tool.Server().With(callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False}))
+	if status := policy.Decide(nil, tool).Status(); status != callability.StatusServerDisabled {
+		t.Errorf("found %s, wanted %s", status, callability.StatusServerDisabled)
 	}
-	tool.Server().Set(callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False})
-	tool.Set(callability.ToolFacts{ConfigDenied: callability.True})
+	tool = tool.On(tool.Server().With(callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False}))
+	tool = tool.With(callability.ToolFacts{ConfigDenied: callability.True})
 	verdict := policy.Decide(nil, tool)
-	if verdict.Status() != callability.DisabledByConfig || verdict.LiftedBy() != callability.LiftedByOperator {
-		t.Errorf("found %s, wanted %s", verdict.Status(), callability.DisabledByConfig)
+	if verdict.Status() != callability.StatusDisabledByConfig || verdict.LiftedBy() != callability.LiftedByOperator {
+		t.Errorf("found %s, wanted %s", verdict.Status(), callability.StatusDisabledByConfig)
 	}
 	if words := verdict.Words(); !strings.Contains(words.Remediation, "{edit_config}") || words.Rejection == "" {
 		t.Errorf("found the words %+v", words)
@@ -114,7 +114,7 @@ func TestFactsOfACallerThatChangesItsMapsLaterAreNotChanged(t *testing.T) {
 	})
 	labels["environment"] = "staging"
 	before := policy.Decide(nil, tool)
-	server.Set(callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: labels})
+	tool = tool.On(server.With(callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: labels}))
 	if after := policy.Decide(nil, tool); after.Status() == before.Status() {
 		t.Errorf("found %s for both environments", after.Status())
 	}
@@ -146,7 +146,6 @@ func TestAPolicyIsSwappedWhileOthersDecide(t *testing.T) {
 				if revision := verdict.Revision(); revision != one.Revision() && revision != other.Revision() || verdict.Rule() == "" {
 					t.Errorf("found revision %q and rule %q", revision, verdict.Rule())
 				}
-				tool.Server().Set(callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()})
 			}
 		}()
 	}

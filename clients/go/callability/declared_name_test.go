@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
 // TestANameIsThatOfADeclaredFactAsTheAdapterDefinesIt compares with the expression of docs/adapter.md, which costs a program
@@ -29,7 +31,7 @@ func TestANameIsThatOfADeclaredFactAsTheAdapterDefinesIt(t *testing.T) {
 			declared++
 		}
 	}
-	if declared < 100 || isDeclared("p."+strings.Repeat("q", maxShownName)) {
+	if declared < 100 || isDeclared("p."+strings.Repeat("q", wording.MaxShownName)) {
 		t.Errorf("found %d names, or one that is too long", declared)
 	}
 }

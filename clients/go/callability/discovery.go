@@ -2,35 +2,41 @@ package callability
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/callability/callability/clients/go/internal/wording"
+	"github.com/callability/callability/clients/go/search"
 )
 
 const (
-	// DefaultLimit is how many callable tools a discovery answer has if the call gives no limit.
-	DefaultLimit = 15
-	// MaxLimit is the largest limit of a call.
-	MaxLimit = 100
 	// IncludeDisabledSentence is for the description of the discovery tool, on every transport (FR-014).
 	IncludeDisabledSentence = "Set `include_disabled` to true to also see tools that exist but cannot be called, why, and" +
 		" who can change that."
 	// IncludeDisabledSchema is the parameter in the schema of the discovery tool, on every transport (FR-014).
 	IncludeDisabledSchema = `{"type":"boolean","default":false,"description":"Also return tools that exist but cannot be` +
 		` called, with the reason and the remedy."}`
-
-	maxLocked = 10
 )
+
+// DiscoverySchema is the input schema of the discovery tool: the arguments that Arguments reads, with the limits.
+func (a Adapter) DiscoverySchema() json.RawMessage {
+	return fmt.Appendf(nil, `{"type":"object","required":["query"],"properties":{"query":{"type":"string"},`+
+		`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d},"include_disabled":%s}}`,
+		a.Limits.max(), a.Limits.usual(), IncludeDisabledSchema)
+}
 
 // A ToolText is what an upstream says about a tool. What it does not say is nil.
 type ToolText struct {
 	Description *string
-	// InputSchema and Annotations are JSON as the upstream sent it. Without a byte they are not JSON: leave them nil.
-	InputSchema, Annotations []byte
+	// InputSchema and Annotations are JSON as the upstream sent it. Without a byte they are not known.
+	InputSchema, Annotations json.RawMessage
 }
 
 // A Discovery is a question of an agent, with what the proxy's search found.
 type Discovery struct {
-	// Query, Limit and IncludeDisabled are the arguments of the call; see CheckArguments. A limit of 0 is the default.
+	// Query, Limit and IncludeDisabled are the arguments of the call; see Adapter.Arguments. A limit of 0 is the default.
 	Query           string
 	Limit           int
 	IncludeDisabled bool
@@ -38,51 +44,120 @@ type Discovery struct {
 	Found []string
 	// FoundLocked are qualified names: what it found among the locked tools that may be searched, best first.
 	FoundLocked []string
-	// Text is what is known of a tool's text, by its qualified name. It is not asked about tools that are withheld. Leave it
-	// out for a judgement of an Inventory, which has the texts that it is about: an upstream may have sent others since.
+	// Text is what is known of a tool's text, by its qualified name, from the proxy's own storage. It is not asked about tools
+	// that are withheld. Leave it out for a judgement that has the texts which it is about: an upstream may have sent others
+	// since.
 	Text func(name string) (ToolText, bool)
 	// NotLoaded are texts about servers that did not load, from LoadMessages.
 	NotLoaded []string
 }
 
 // Discovery answers a question: without IncludeDisabled, byte for byte as if locked tools did not exist, except for the
-// notice if nothing callable was found (FR-002, FR-009). An error is an *InvalidArgument if the limit is out of range; any
-// other says which tool has an input schema or annotations that are not JSON.
+// notice if nothing callable was found (FR-002, FR-009). An error is an *InvalidArgument if the limit is out of range. A
+// schema or annotations that are not JSON are left out. To write an answer in a form of your own, see Locked.
 func (j *Judgement) Discovery(d Discovery) (Result, error) {
-	if d.Limit == 0 {
-		d.Limit = DefaultLimit
+	limits := j.adapter.Limits
+	if d.Limit = cmp.Or(d.Limit, limits.usual()); d.Limit < 1 || d.Limit > limits.max() {
+		return Result{}, &InvalidArgument{limits.wrong(fmt.Sprint(d.Limit))}
 	}
-	if d.Limit < 1 || d.Limit > MaxLimit {
-		return Result{}, &InvalidArgument{limitError(fmt.Sprint(d.Limit))}
-	}
-	var answer object
+	var answer wording.Object
 	hits := j.hits(d)
-	entries, err := encodedList(hits, func(tool *judged) ([]byte, error) { return d.entry(tool, false) })
-	if err != nil {
-		return Result{}, err
+	entries := make([][]byte, len(hits))
+	for place, tool := range hits {
+		entries[place] = d.entry(tool)
 	}
-	answer.encoded("tools", entries)
-	answer.number("total", len(hits))
+	answer.Encoded("tools", joined(entries))
+	answer.Number("total", len(hits))
 	if !d.IncludeDisabled && len(hits) > 0 {
-		return objectResult(answer.json()), nil
+		return objectResult(answer.JSON()), nil
 	}
-	matches := j.matches(d)
+	locked := j.Locked(d)
 	var notice []string
 	switch {
-	case len(matches) > 0 && d.IncludeDisabled:
-		if err := j.addDisabled(&answer, d, matches); err != nil {
-			return Result{}, err
-		}
-	case len(matches) > 0:
-		notice = append(notice, noticeOf(len(matches)))
+	case locked.Total > 0 && d.IncludeDisabled:
+		locked.addTo(&answer)
+	case locked.Total > 0:
+		notice = append(notice, locked.Notice)
 	}
 	if len(hits) == 0 {
 		notice = append(notice, d.NotLoaded...)
 	}
 	if len(notice) > 0 {
-		answer.text("notice", strings.Join(notice, " "))
+		answer.Text("notice", strings.Join(notice, " "))
 	}
-	return objectResult(answer.json()), nil
+	return objectResult(answer.JSON()), nil
+}
+
+// Locked is what a question finds among the locked tools, for an answer in a form of the proxy's own. Only with
+// IncludeDisabled, such an answer shows any of it, except for the notice.
+type Locked struct {
+	// Total is how many locked tools match.
+	Total int
+	// Names are the qualified names of all that match, best first. Names that are not plain must not be shown if the tool is
+	// withheld: Shown leaves them out.
+	Names []string
+	// Shown are the first of them, as many as the limits allow.
+	Shown []LockedTool
+	// Locks say what to do about those that are shown, one for each status.
+	Locks []Lock
+	// Notice is the sentence for an answer without IncludeDisabled in which nothing callable was found; empty if Total is 0.
+	Notice string
+}
+
+// A LockedTool is what an agent may see of a tool that it cannot call.
+type LockedTool struct {
+	// Name is the qualified name.
+	Name         string
+	Server, Tool string
+	// Description is nil if it is withheld, or not known.
+	Description *string
+	Status      Status
+}
+
+// Locked returns what a question finds among the locked tools: those of FoundLocked, and those whose text may not be
+// searched by their names alone (FR-006). A limit that is out of range counts as the nearest one.
+func (j *Judgement) Locked(d Discovery) Locked {
+	limits := j.adapter.Limits
+	limit := min(max(cmp.Or(d.Limit, limits.usual()), 1), limits.max(), limits.locked())
+	matches := j.matches(d)
+	found := Locked{Total: len(matches)}
+	var shown []*judged
+	for _, tool := range matches {
+		found.Names = append(found.Names, tool.name)
+		if len(shown) < limit && (!tool.withheld || wording.IsPlain(tool.tool)) {
+			text, _ := d.text(tool)
+			found.Shown = append(found.Shown, LockedTool{tool.name, tool.server, tool.tool, text.Description, tool.status})
+			shown = append(shown, tool)
+		}
+	}
+	found.Locks = j.locks(shown)
+	if found.Total > 0 {
+		found.Notice = j.adapter.noticeOf(found.Total)
+	}
+	return found
+}
+
+func (l Locked) addTo(answer *wording.Object) {
+	entries := make([][]byte, len(l.Shown))
+	for place, tool := range l.Shown {
+		var entry wording.Object
+		entry.Text("name", tool.Name)
+		entry.Text("server", tool.Server)
+		if tool.Description != nil {
+			entry.Text("description", *tool.Description)
+		}
+		entry.Text("status", tool.Status.String())
+		entries[place] = entry.JSON()
+	}
+	answer.Encoded("disabled", joined(entries))
+	answer.Encoded("remediation", remediation(l.Locks))
+	if l.Total > len(l.Shown) {
+		answer.Number("disabled_total", l.Total)
+	}
+}
+
+func joined(entries [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(entries, []byte{','})...), ']')
 }
 
 func (j *Judgement) hits(d Discovery) []*judged {
@@ -90,7 +165,7 @@ func (j *Judgement) hits(d Discovery) []*judged {
 	seen := map[string]bool{}
 	for _, name := range d.Found {
 		tool := j.tool(name)
-		if tool == nil || tool.status != Callable || seen[name] {
+		if tool == nil || tool.status != StatusCallable || seen[name] {
 			continue
 		}
 		seen[name] = true
@@ -107,7 +182,7 @@ func (j *Judgement) matches(d Discovery) []*judged {
 	var byText, unsearched []*judged
 	for place := range j.tools {
 		tool := &j.tools[place]
-		if tool.status == Callable {
+		if tool.status == StatusCallable {
 			continue
 		}
 		if _, known := d.text(tool); known {
@@ -122,7 +197,7 @@ func (j *Judgement) matches(d Discovery) []*judged {
 			delete(searched, name)
 		}
 	}
-	byName := foundByName(wantedWords(d.Query), unsearched)
+	byName := foundByName(search.QueryWords(d.Query), unsearched)
 	found := make([]*judged, 0, len(byText)+len(byName))
 	for place := range max(len(byText), len(byName)) {
 		if place < len(byText) {
@@ -147,70 +222,32 @@ func (d Discovery) text(tool *judged) (ToolText, bool) {
 	return ToolText{}, false
 }
 
-func (j *Judgement) addDisabled(answer *object, d Discovery, matches []*judged) error {
-	var shown []*judged
-	for _, tool := range matches {
-		if len(shown) < min(d.Limit, maxLocked) && (!tool.withheld || isPlain(tool.tool)) {
-			shown = append(shown, tool)
-		}
-	}
-	entries, err := encodedList(shown, func(tool *judged) ([]byte, error) { return d.entry(tool, true) })
-	if err != nil {
-		return err
-	}
-	answer.encoded("disabled", entries)
-	answer.encoded("remediation", remediation(j.locks(shown)))
-	if len(matches) > len(shown) {
-		answer.number("disabled_total", len(matches))
-	}
-	return nil
-}
-
-func encodedList(tools []*judged, entry func(*judged) ([]byte, error)) ([]byte, error) {
-	every := make([][]byte, len(tools))
-	for place, tool := range tools {
-		var err error
-		if every[place], err = entry(tool); err != nil {
-			return nil, fmt.Errorf("callability: the text of tool %s: %w", quoted(tool.name), err)
-		}
-	}
-	return append(append([]byte{'['}, bytes.Join(every, []byte{','})...), ']'), nil
-}
-
-func (d Discovery) entry(tool *judged, locked bool) ([]byte, error) {
-	var found object
-	found.text("name", tool.name)
-	found.text("server", tool.server)
+func (d Discovery) entry(tool *judged) []byte {
+	var found wording.Object
+	found.Text("name", tool.name)
+	found.Text("server", tool.server)
 	text, _ := d.text(tool)
 	if text.Description != nil {
-		found.text("description", *text.Description)
-	}
-	if locked {
-		found.text("status", tool.status.String())
-		return found.json(), nil
+		found.Text("description", *text.Description)
 	}
 	for _, each := range []struct {
 		key  string
 		json []byte
 	}{{"inputSchema", text.InputSchema}, {"annotations", text.Annotations}} {
-		if each.json == nil {
-			continue
-		}
-		normal, err := normalJSON(each.json)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", each.key, err)
-		}
-		if !bytes.Equal(normal, []byte("null")) {
-			found.encoded(each.key, normal)
+		if normal, err := normalJSON(each.json); err == nil && !bytes.Equal(normal, []byte("null")) {
+			found.Encoded(each.key, normal)
 		}
 	}
-	return found.json(), nil
+	return found.JSON()
 }
 
-func noticeOf(count int) string {
+func (a Adapter) noticeOf(count int) string {
 	exist := "matching tools exist"
 	if count == 1 {
 		exist = "matching tool exists"
+	}
+	if a.NoDiscovery {
+		return fmt.Sprintf("%d %s but cannot be called.", count, exist)
 	}
 	return fmt.Sprintf("%d %s but cannot be called; repeat with `include_disabled: true` to see why and who can change that.",
 		count, exist)

@@ -26,10 +26,11 @@ func ExampleAdapter_Rejection() {
 	policy := shipped.Policy()
 	git := callability.NewServer("git", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False})
 	push := git.Tool("git_push", callability.ToolFacts{
-		ConfigDenied: callability.False, Approval: callability.Record(callability.True, callability.Approved),
+		ConfigDenied: callability.False, Approval: callability.Record(callability.True, callability.ApprovalApproved),
 	})
 	adapter := callability.Adapter{Phrases: map[string]string{"enable_tool": "run `proxy enable {server} {tool}`"}}
-	if result, rejected := adapter.Rejection(policy.Decide(nil, push).Answer(), "git", "git_push", ""); rejected {
+	item := callability.Item{Server: "git", Tool: "git_push", Answer: policy.Decide(nil, push).Answer()}
+	if result, rejected := adapter.Rejection(item); rejected {
 		fmt.Println(result.Text)
 	}
 	// Output:

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
 // An Explanation is a verdict and how it was reached.
@@ -55,7 +57,7 @@ func (p *Policy) Explain(agent *Agent, tool *Tool) (Explanation, error) {
 		return Explanation{Verdict: verdict}, err
 	}
 	e := &explained{policy: p, set: p.tools(), names: map[int32]string{}}
-	e.readings = p.readings(agent, tool, tool.server.stateIn(p), tool.state.Load())
+	e.readings = p.readings(agent, tool)
 	for place := range e.set.facts {
 		if fact := &e.set.facts[place]; fact.kind == factName {
 			e.addName(int32(place), fact.subject, agent, tool)
@@ -196,8 +198,8 @@ func shown(word string) string {
 		}
 	}
 	text := escaped.String()
-	if first := cut(text, maxShownName); first != text {
-		text = cut(text, maxShownName-1) + "…"
+	if first := wording.Cut(text, wording.MaxShownName); first != text {
+		text = wording.Cut(text, wording.MaxShownName-1) + "…"
 	}
 	return "`" + text + "`"
 }

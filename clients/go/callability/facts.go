@@ -74,9 +74,9 @@ type ApprovalStatus uint8
 // The statuses of an approval record.
 const (
 	ApprovalUnknown ApprovalStatus = iota
-	Approved
-	Pending
-	Changed
+	ApprovalApproved
+	ApprovalPending
+	ApprovalChanged
 )
 
 // An Approval is what was read about the approval of a tool. The zero value is unreadable.
@@ -114,7 +114,7 @@ func (a Approval) text() (disabled, status string) {
 	case approvalNone:
 		return "false", "none"
 	case approvalRecord:
-		if a.status <= Changed {
+		if a.status <= ApprovalChanged {
 			status = [...]string{"", "approved", "pending", "changed"}[a.status]
 		}
 		return boolText(a.disabled), status
@@ -157,7 +157,7 @@ var ErrItem = errors.New("callability: the item cannot be judged")
 // ErrNoPolicy says that there was no policy to decide by.
 var ErrNoPolicy = errors.New("callability: there is no policy")
 
-// An ItemError says what is wrong with a tool, a server or an agent. Its verdict is DisabledUnknown, its text withheld.
+// An ItemError says what is wrong with a tool, a server or an agent. Its verdict is StatusDisabledUnknown, its text withheld.
 type ItemError struct {
 	// Reason is a stable name of the kind of error, as in the contract, such as NAME_TOO_LONG.
 	Reason string

@@ -1,48 +1,42 @@
 package callability
 
 import (
+	"encoding/binary"
 	"maps"
 	"sync/atomic"
 )
 
-// A Server is a handle of an upstream server. Register it once, and Set its facts when they change.
-// It is safe for concurrent use; do not copy it. The zero Server is one of which nothing is known.
+// A Server is a handle of an upstream server: its name, and what is known of it. It never changes, is safe for concurrent
+// use, and must not be copied. The zero Server is one of which nothing is known.
 type Server struct {
-	name  classedName
-	state atomic.Pointer[serverState]
+	name  *nameOf
+	facts ServerFacts
+	err   error
 }
 
-// A Tool is a handle of a tool. Register it once, and Set its facts when they change.
-// It is safe for concurrent use; do not copy it. The zero Tool has an error, and is not callable.
+// A Tool is a handle of a tool: its server, its name, and what is known of it. It never changes, is safe for concurrent use,
+// and must not be copied. The zero Tool has an error, and is not callable.
 type Tool struct {
 	server *Server
-	name   classedName
-	state  atomic.Pointer[toolState]
+	name   *nameOf
+	facts  ToolFacts
+	err    error
+	points atomic.Pointer[toolPoints]
 }
 
-// An Agent is a handle of an agent. It is safe for concurrent use; do not copy it. The zero Agent, like a nil one, is unknown.
+// An Agent is a handle of an agent. It never changes, is safe for concurrent use, and must not be copied. The zero Agent,
+// like a nil one, is unknown.
 type Agent struct {
-	name   classedName
+	name   nameOf
 	facts  *AgentFacts
 	err    error
 	points atomic.Pointer[agentPoints]
 }
 
-type serverState struct {
-	facts ServerFacts
-	err   error
-}
-
-type toolState struct {
-	facts    ToolFacts
-	err      error
-	compiled atomic.Pointer[toolPoints]
-}
-
-// toolPoints are the points of the axes of a policy at which a tool is, -1 for the axes of the agent.
+// toolPoints are the points of the axes of a policy at which a tool is, -1 for the axes of the agent. The policy is named by
+// its number, so that a handle does not keep a policy that was replaced.
 type toolPoints struct {
-	policy *Policy
-	server *serverState
+	policy uint64
 	start  int32
 	points []int32
 	err    error
@@ -50,13 +44,15 @@ type toolPoints struct {
 
 // agentPoints are the points of the axes of a policy at which an agent is.
 type agentPoints struct {
-	policy *Policy
+	policy uint64
 	points []int32
 	err    error
+	// key is equal for agents that no rule of the policy distinguishes.
+	key string
 }
 
-// A classedName is a name, and its class for the fact that asked last.
-type classedName struct {
+// A nameOf is a name, and its class for the fact that read it last.
+type nameOf struct {
 	text  string
 	class atomic.Pointer[nameClass]
 }
@@ -67,7 +63,7 @@ type nameClass struct {
 	reading int32
 }
 
-func (n *classedName) reading(fact *fact) int32 {
+func (n *nameOf) reading(fact *fact) int32 {
 	if found := n.class.Load(); found != nil && found.fact == fact {
 		return found.reading
 	}
@@ -76,89 +72,56 @@ func (n *classedName) reading(fact *fact) int32 {
 	return found.reading
 }
 
-// NewServer registers a server under the name that agents see.
-func NewServer(name string, facts ServerFacts) *Server {
-	s := &Server{name: classedName{text: name}}
-	s.Set(facts)
-	return s
-}
+// NewServer returns a handle of a server under the name that agents see.
+func NewServer(name string, facts ServerFacts) *Server { return newServer(&nameOf{text: name}, facts) }
 
-// Set replaces the facts of the server, for all its tools.
-func (s *Server) Set(facts ServerFacts) {
+func newServer(name *nameOf, facts ServerFacts) *Server {
 	facts.Labels, facts.Declared = maps.Clone(facts.Labels), maps.Clone(facts.Declared)
-	err := checkName(s.name.text, "server", false)
-	if err == nil {
-		err = checkLabels(facts.Labels, "server")
-	}
-	if err == nil {
-		err = checkDeclared(facts.Declared, "server")
-	}
-	s.state.Store(&serverState{facts, err})
+	return &Server{name, facts, checkItem("server", name.text, false, facts.Labels, facts.Declared)}
 }
 
 // Name is the name of the server.
 func (s *Server) Name() string {
-	if s == nil {
+	if s == nil || s.name == nil {
 		return ""
 	}
 	return s.name.text
 }
 
-// Tool registers a tool of the server under the name that the server gives it.
-func (s *Server) Tool(name string, facts ToolFacts) *Tool {
-	t := &Tool{server: s, name: classedName{text: name}}
-	t.Set(facts)
-	return t
-}
-
-// Facts are the facts that were set last. Do not change what they refer to.
+// Facts are what is known of the server. Do not change what they refer to.
 func (s *Server) Facts() ServerFacts {
-	if s != nil {
-		if state := s.state.Load(); state != nil {
-			return state.facts
-		}
+	if s == nil {
+		return ServerFacts{}
 	}
-	return ServerFacts{}
+	return s.facts
 }
 
-// Facts are the facts that were set last. Do not change what they refer to.
-func (t *Tool) Facts() ToolFacts {
-	if t != nil {
-		if state := t.state.Load(); state != nil {
-			return state.facts
-		}
+// With returns a handle of the same server with other facts. The tools of this one keep its facts: see Tool.On.
+func (s *Server) With(facts ServerFacts) *Server {
+	if s == nil || s.name == nil {
+		return NewServer("", facts)
 	}
-	return ToolFacts{}
+	return newServer(s.name, facts)
 }
 
-// Facts are the facts of the agent, and whether it is known. Do not change what they refer to.
-func (a *Agent) Facts() (AgentFacts, bool) {
-	if a == nil || a.facts == nil {
-		return AgentFacts{}, false
-	}
-	return *a.facts, true
+// Tool returns a handle of a tool of the server under the name that the server gives it.
+func (s *Server) Tool(name string, facts ToolFacts) *Tool {
+	return newTool(s, &nameOf{text: name}, facts)
 }
 
-// Set replaces the facts of the tool.
-func (t *Tool) Set(facts ToolFacts) {
+func newTool(server *Server, name *nameOf, facts ToolFacts) *Tool {
 	facts.Labels, facts.Declared = maps.Clone(facts.Labels), maps.Clone(facts.Declared)
 	if facts.Annotations != nil {
 		copied := *facts.Annotations
 		facts.Annotations = &copied
 	}
-	err := checkName(t.name.text, "tool", false)
-	if err == nil {
-		err = checkLabels(facts.Labels, "tool")
-	}
-	if err == nil {
-		err = checkDeclared(facts.Declared, "tool")
-	}
-	t.state.Store(&toolState{facts: facts, err: err})
+	err := checkItem("tool", name.text, false, facts.Labels, facts.Declared)
+	return &Tool{server: server, name: name, facts: facts, err: err}
 }
 
 // Name is the name of the tool, without that of its server.
 func (t *Tool) Name() string {
-	if t == nil {
+	if t == nil || t.name == nil {
 		return ""
 	}
 	return t.name.text
@@ -172,42 +135,65 @@ func (t *Tool) Server() *Server {
 	return t.server
 }
 
-// NewAgent registers an agent that is known. To change its facts, register it again.
-func NewAgent(facts AgentFacts) *Agent {
-	facts.Labels, facts.Declared = maps.Clone(facts.Labels), maps.Clone(facts.Declared)
-	err := checkName(facts.Name, "agent", true)
-	if err == nil {
-		err = checkLabels(facts.Labels, "agent")
+// Facts are what is known of the tool. Do not change what they refer to.
+func (t *Tool) Facts() ToolFacts {
+	if t == nil {
+		return ToolFacts{}
 	}
-	if err == nil {
-		err = checkDeclared(facts.Declared, "agent")
-	}
-	return &Agent{name: classedName{text: facts.Name}, facts: &facts, err: err}
+	return t.facts
 }
 
-func (s *Server) stateIn(p *Policy) *serverState {
-	if s != nil {
-		if state := s.state.Load(); state != nil {
-			return state
-		}
+// With returns a handle of the same tool with other facts.
+func (t *Tool) With(facts ToolFacts) *Tool {
+	if t == nil || t.name == nil {
+		return t.Server().Tool("", facts)
 	}
-	return p.nowhere
+	return newTool(t.server, t.name, facts)
+}
+
+// On returns a handle of the same tool on a server whose facts have changed.
+func (t *Tool) On(server *Server) *Tool {
+	if t == nil || t.name == nil {
+		return server.Tool("", t.Facts())
+	}
+	return &Tool{server: server, name: t.name, facts: t.facts, err: t.err}
+}
+
+// NewAgent returns a handle of an agent that is known. Agents that no rule distinguishes share their judgements, so that a
+// new handle for each request costs next to nothing.
+func NewAgent(facts AgentFacts) *Agent {
+	facts.Labels, facts.Declared = maps.Clone(facts.Labels), maps.Clone(facts.Declared)
+	err := checkItem("agent", facts.Name, true, facts.Labels, facts.Declared)
+	return &Agent{name: nameOf{text: facts.Name}, facts: &facts, err: err}
+}
+
+// Facts are the facts of the agent, and whether it is known. Do not change what they refer to.
+func (a *Agent) Facts() (AgentFacts, bool) {
+	if a == nil || a.facts == nil {
+		return AgentFacts{}, false
+	}
+	return *a.facts, true
+}
+
+func checkItem(what, name string, mayBeEmpty bool, labels Labels, declared Declared) error {
+	if err := checkName(name, what, mayBeEmpty); err != nil {
+		return err
+	}
+	if err := checkLabels(labels, what); err != nil {
+		return err
+	}
+	return checkDeclared(declared, what)
 }
 
 func (t *Tool) pointsIn(p *Policy) *toolPoints {
-	if t == nil {
+	if t == nil || t.name == nil {
 		return p.unknownTool
 	}
-	state := t.state.Load()
-	if state == nil {
-		return p.unknownTool
-	}
-	server := t.server.stateIn(p)
-	if found := state.compiled.Load(); found != nil && found.policy == p && found.server == server {
+	if found := t.points.Load(); found != nil && found.policy == p.number {
 		return found
 	}
-	found := p.compileTool(t, server, state)
-	state.compiled.Store(found)
+	found := p.compileTool(t)
+	t.points.Store(found)
 	return found
 }
 
@@ -215,7 +201,7 @@ func (a *Agent) pointsIn(p *Policy) *agentPoints {
 	if a == nil || a.facts == nil {
 		return p.unknownAgent
 	}
-	if found := a.points.Load(); found != nil && found.policy == p {
+	if found := a.points.Load(); found != nil && found.policy == p.number {
 		return found
 	}
 	found := p.compileAgent(a)
@@ -223,22 +209,22 @@ func (a *Agent) pointsIn(p *Policy) *agentPoints {
 	return found
 }
 
-func (p *Policy) compileTool(t *Tool, server *serverState, state *toolState) *toolPoints {
-	found := &toolPoints{policy: p, server: server, points: make([]int32, len(p.axes))}
+func (p *Policy) compileTool(t *Tool) *toolPoints {
+	found := &toolPoints{policy: p.number, points: make([]int32, len(p.axes))}
 	switch {
 	case t == nil:
 		found.err = checkName("", "tool", false)
-	case state.err != nil:
-		found.err = state.err
-	case server.err != nil:
-		found.err = server.err
+	case t.err != nil:
+		found.err = t.err
+	case t.server != nil && t.server.err != nil:
+		found.err = t.server.err
 	case t.server.Name() == "":
 		found.err = checkName("", "server", false)
 	}
 	if found.err != nil {
 		return found
 	}
-	readings := p.readings(nil, t, server, state)
+	readings := p.readings(nil, t)
 	for place := range p.axes {
 		if p.axes[place].ofAgent {
 			found.points[place] = -1
@@ -251,20 +237,27 @@ func (p *Policy) compileTool(t *Tool, server *serverState, state *toolState) *to
 	return found
 }
 
+// withError is the key of every agent that cannot be judged: its error is in no judgement.
+const withError = "error"
+
 func (p *Policy) compileAgent(a *Agent) *agentPoints {
-	found := &agentPoints{policy: p, points: make([]int32, len(p.axes))}
+	found := &agentPoints{policy: p.number, points: make([]int32, len(p.axes)), key: withError}
 	if a != nil && a.err != nil {
 		found.err = a.err
 		return found
 	}
-	readings := p.readings(a, nil, p.nowhere, &toolState{})
+	readings := p.readings(a, nil)
+	var key []byte
 	for place := range p.axes {
 		if !p.axes[place].ofAgent {
 			continue
 		}
 		if found.points[place] = p.axes[place].point(readings); found.points[place] < 0 {
 			found.err = errImpossible
+			return found
 		}
+		key = binary.AppendUvarint(key, uint64(found.points[place]))
 	}
+	found.key = "=" + string(key)
 	return found
 }

@@ -1,47 +1,33 @@
 package callability
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
-// An Inventory holds the servers and tools of a proxy, and judges them for its agents. A judgement is kept until the policy,
-// the agent, or what the inventory holds changes; then only what changed is decided again. The zero Inventory is empty and
-// ready to use. It is safe for concurrent use; do not copy it. Change facts by its methods, and not on a handle.
+// An Inventory holds the servers and tools of a proxy, decides the calls of its agents, and judges all tools for them. The
+// zero Inventory is empty and ready to use. It is safe for concurrent use; do not copy it. Set its fields before the first
+// use.
+//
+// Reading never waits for a change, nor for a judgement: what the inventory holds is replaced as a whole.
 type Inventory struct {
-	// Adapter writes what agents read. Set it before the first use.
+	// Adapter writes what agents read.
 	Adapter Adapter
-	// Hooks receive how long judgements take. Set them before the first use.
+	// Hooks receive how long judgements take.
 	Hooks Hooks
+	// MaxBytes bounds what the judgements that are kept take beside the inventory itself; by default 64 MiB. The least
+	// recently used go first. Judgements by a policy that is no longer referred to go with it.
+	MaxBytes int
 
-	mutex      sync.Mutex
-	servers    map[string]*listedServer
-	generation uint64
-	// names is the generation in which a tool was added or removed.
-	names uint64
-	kept  map[judgementKey]*keptJudgement
+	listed atomic.Pointer[listing]
+	kept   keptJudgements
 }
 
-type listedServer struct {
-	handle *Server
-	tools  map[string]*listedTool
-	// names are those of the tools, in their order; nil: they have to be sorted.
-	names []string
-	// changed is the generation in which it, or a tool of it, has changed.
-	changed uint64
-}
-
-type listedTool struct {
-	handle *Tool
-	// text is never changed: judgements share it. It is nil if it is not known.
-	text    *ToolText
-	refusal string
-}
-
-// A ToolEntry is what a proxy knows of one tool of a server.
+// A ToolEntry is what a proxy knows of one tool of a server. Do not change what it refers to after it was put.
 type ToolEntry struct {
 	Name  string
 	Facts ToolFacts
@@ -51,173 +37,171 @@ type ToolEntry struct {
 	Refusal string
 }
 
-// PutServer adds a server, or replaces the facts of one that is there. Its tools stay.
-func (i *Inventory) PutServer(name string, facts ServerFacts) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	server := i.server(name)
-	if !server.handle.Facts().equal(facts) {
-		server.handle.Set(facts)
-		i.changed(server)
-	}
+// ErrDuplicateTool says that two tools have the same qualified name, or that a server lists a name twice.
+var ErrDuplicateTool = errors.New("callability: two tools have the same qualified name")
+
+// ErrMalformedText says that a schema or annotations are not JSON.
+var ErrMalformedText = errors.New("callability: the text of a tool is not JSON")
+
+// PutServer adds a server, or replaces the facts of one that is there. Its tools stay. An error is an *ItemError that says
+// why its tools are held back.
+func (i *Inventory) PutServer(name string, facts ServerFacts) error {
+	after := i.update(name, func(before *listedServer) *listedServer {
+		if before == nil {
+			return &listedServer{handle: NewServer(name, facts)}
+		}
+		return before.withFacts(facts)
+	})
+	return after.server(name).handle.wrong()
 }
 
 // RemoveServer removes a server with its tools.
 func (i *Inventory) RemoveServer(name string) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	if server := i.servers[name]; server != nil {
-		delete(i.servers, name)
-		i.renamed(server)
-	}
+	i.update(name, func(*listedServer) *listedServer { return nil })
 }
 
-// Put adds a tool of a server, or replaces it. Nothing is known of a server that was not put.
-func (i *Inventory) Put(server string, tool ToolEntry) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	i.put(i.server(server), tool)
+// Put adds a tool of a server, or replaces it. Nothing is known of a server that was not put. The tool is there in any case,
+// and an error says what is wrong with it: an *ItemError, for which it is held back; ErrDuplicateTool, for which both tools
+// are left out of what agents see; or ErrMalformedText, for which it has no schema or annotations.
+func (i *Inventory) Put(server string, tool ToolEntry) error {
+	text, err := tool.Text.checked()
+	after := i.update(server, func(before *listedServer) *listedServer {
+		before = orUnknown(before, server)
+		return before.with(before.listed(i.Adapter, tool, text))
+	})
+	if err != nil {
+		err = fmt.Errorf("%s: %w", toolAt(server, tool.Name), err)
+	}
+	return errors.Join(err, after.wrong(i.Adapter, server, tool.Name))
 }
 
-// Replace replaces all tools of a server. What is equal to what was there is not decided again.
-func (i *Inventory) Replace(server string, tools []ToolEntry) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	listed := i.server(server)
-	stay := map[string]bool{}
-	for _, tool := range tools {
-		stay[tool.Name] = true
-		i.put(listed, tool)
-	}
-	for name := range listed.tools {
-		if !stay[name] {
-			delete(listed.tools, name)
-			i.renamed(listed)
+// Replace replaces all tools of a server. What is equal to what was there is not decided again. An error joins those of Put
+// for each tool that has one; the others are as if it was not there.
+func (i *Inventory) Replace(server string, tools []ToolEntry) error {
+	var wrong []error
+	texts, last := make([]*ToolText, len(tools)), make(map[string]int, len(tools))
+	for place, tool := range tools {
+		var err error
+		if texts[place], err = tool.Text.checked(); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", toolAt(server, tool.Name), err))
 		}
+		if _, again := last[tool.Name]; again {
+			wrong = append(wrong, fmt.Errorf("%w: %s is listed twice", ErrDuplicateTool, toolAt(server, tool.Name)))
+		}
+		last[tool.Name] = place
 	}
+	after := i.update(server, func(before *listedServer) *listedServer {
+		before = orUnknown(before, server)
+		every := make([]*listedTool, 0, len(last))
+		for place, tool := range tools {
+			if last[tool.Name] == place {
+				every = append(every, before.listed(i.Adapter, tool, texts[place]))
+			}
+		}
+		return before.withTools(every)
+	})
+	for name := range last {
+		wrong = append(wrong, after.wrong(i.Adapter, server, name))
+	}
+	return errors.Join(wrong...)
 }
 
 // Remove removes a tool of a server.
 func (i *Inventory) Remove(server, tool string) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	if listed := i.servers[server]; listed != nil && listed.tools[tool] != nil {
-		delete(listed.tools, tool)
-		i.renamed(listed)
-	}
+	i.update(server, func(before *listedServer) *listedServer {
+		if before == nil {
+			return nil
+		}
+		return before.without(tool)
+	})
 }
 
-// changed notes that a server, or a tool of it, is another than before.
-func (i *Inventory) changed(server *listedServer) {
-	i.generation++
-	server.changed = i.generation
-}
-
-// renamed notes that there are other tools than before.
-func (i *Inventory) renamed(server *listedServer) {
-	i.changed(server)
-	server.names = nil
-	i.names = i.generation
-}
-
-// Tool returns the handle of a tool, for the call path; nil if the inventory does not hold it.
+// Tool returns the handle of a tool; nil if the inventory does not hold it. It is a view of this moment: a change of the
+// inventory makes another handle.
 func (i *Inventory) Tool(server, tool string) *Tool {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	if listed := i.tool(server, tool); listed != nil {
+	if listed := i.listing().server(server).tool(tool); listed != nil {
 		return listed.handle
 	}
 	return nil
 }
 
-// Refusal is why the proxy's own gate refuses a tool for good, for Adapter.Rejection; empty if it does not.
-func (i *Inventory) Refusal(server, tool string) string {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	if listed := i.tool(server, tool); listed != nil {
-		return listed.refusal
-	}
-	return ""
-}
-
 // Servers are the names of the servers in a scope, in their order.
 func (i *Inventory) Servers(scope Scope) []string {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
 	var found []string
-	for _, name := range slices.Sorted(maps.Keys(i.servers)) {
-		if scope.Includes(name) {
+	for _, server := range i.listing().servers {
+		if name := server.handle.Name(); scope.Includes(name) {
 			found = append(found, name)
 		}
 	}
 	return found
 }
 
-// Text returns what is known of a tool's text at this moment, by its qualified name; false if nothing is, or if two tools
-// have the name, one of which may be hidden from the agent. Show those of a Judgement instead: this one may not have been
-// judged.
-func (i *Inventory) Text(name string) (ToolText, bool) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	separator := cmp.Or(i.Adapter.Separator, ":")
-	var found *listedTool
-	for place := 0; ; place++ {
-		next := strings.Index(name[place:], separator)
-		if next < 0 {
-			break
+// A Decision is what becomes of a call that an agent makes by a qualified name.
+type Decision struct {
+	// Tool is the tool that the name means; nil if it means none that this agent may see.
+	Tool *Tool
+	// Verdict says why the tool can or cannot be called.
+	Verdict Verdict
+	// Rejection is what the agent reads in place of a call; nil: call the tool.
+	Rejection *Result
+}
+
+// Decide decides about the call of a tool by its qualified name, for an agent that may see some servers. A tool that the
+// agent may not see is answered exactly as one that does not exist. Without a policy, nothing is called.
+func (i *Inventory) Decide(policy *Policy, agent *Agent, scope Scope, name string) Decision {
+	if policy == nil || policy.payload == nil {
+		return rejected(Unavailable("no policy is in effect"))
+	}
+	tool, count := i.listing().find(i.Adapter, scope, name)
+	switch count {
+	case 0:
+		judgement, err := i.Judge(policy, agent, scope)
+		if err != nil {
+			return rejected(Unavailable(err.Error()))
 		}
-		// A server's name may hold the separator too.
-		place += next
-		if tool := i.tool(name[:place], name[place+len(separator):]); tool != nil && found != nil {
-			return ToolText{}, false
-		} else if tool != nil {
-			found = tool
+		return rejected(i.Adapter.UnknownTool(name, judgement.CallableNames()))
+	case 1:
+		found := Decision{Tool: tool.handle, Verdict: policy.Decide(agent, tool.handle)}
+		if !found.Verdict.Callable() {
+			item := Item{Server: tool.server, Tool: tool.tool, Answer: found.Verdict.Answer(), Refusal: tool.refusal}
+			found.Rejection = i.Adapter.rejection(&item)
 		}
+		return found
 	}
-	if found == nil || found.text == nil {
-		return ToolText{}, false
-	}
-	return *found.text, true
+	return rejected(errorResult("Not called: two tools have the same qualified name " + wording.Quoted(name) + ", so a call" +
+		" could mean either. Retrying does not help. Tell the user that the operator of this proxy must rename one of them or of" +
+		" their servers."))
 }
 
-func (i *Inventory) tool(server, tool string) *listedTool {
-	if listed := i.servers[server]; listed != nil {
-		return listed.tools[tool]
-	}
-	return nil
-}
+func rejected(result Result) Decision { return Decision{Rejection: &result} }
 
-func (i *Inventory) server(name string) *listedServer {
-	if i.servers[name] == nil {
-		if i.servers == nil {
-			i.servers = map[string]*listedServer{}
-		}
-		i.servers[name] = &listedServer{handle: NewServer(name, ServerFacts{}), tools: map[string]*listedTool{}}
-	}
-	return i.servers[name]
-}
-
-func (i *Inventory) put(server *listedServer, tool ToolEntry) {
-	listed := server.tools[tool.Name]
-	if listed == nil {
-		server.tools[tool.Name] = &listedTool{server.handle.Tool(tool.Name, tool.Facts), tool.knownText(), tool.Refusal}
-		i.renamed(server)
-		return
-	}
-	if !listed.handle.Facts().equal(tool.Facts) {
-		listed.handle.Set(tool.Facts)
-		i.changed(server)
-	}
-	if text := tool.knownText(); !listed.text.equal(text) || listed.refusal != tool.Refusal {
-		listed.text, listed.refusal = text, tool.Refusal
-		i.changed(server)
-	}
-}
-
-// knownText is what the upstream says about the tool; nil if nothing of it is given.
-func (t ToolEntry) knownText() *ToolText {
-	if t.Text.equal(&ToolText{}) {
+func (s *Server) wrong() error {
+	if s.err == nil {
 		return nil
 	}
-	return &t.Text
+	return fmt.Errorf("server %s: %w", wording.Quoted(s.Name()), s.err)
+}
+
+func toolAt(server, tool string) string {
+	return "tool " + wording.Quoted(tool) + " of server " + wording.Quoted(server)
+}
+
+// checked returns what is known of a text, nil if nothing is, and what of it is left out as malformed.
+func (t ToolText) checked() (*ToolText, error) {
+	var wrong []error
+	for _, each := range []struct {
+		what string
+		json *json.RawMessage
+	}{{"input schema", &t.InputSchema}, {"annotations", &t.Annotations}} {
+		if len(*each.json) == 0 {
+			*each.json = nil
+		} else if !json.Valid(*each.json) {
+			wrong = append(wrong, fmt.Errorf("%w: the %s of %d bytes", ErrMalformedText, each.what, len(*each.json)))
+			*each.json = nil
+		}
+	}
+	if t.Description == nil && t.InputSchema == nil && t.Annotations == nil {
+		return nil, errors.Join(wrong...)
+	}
+	return &t, errors.Join(wrong...)
 }

@@ -2,6 +2,7 @@ package callability_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,11 +89,11 @@ func TestAnInventoryThatChangesIsJudgedAgain(t *testing.T) {
 	}
 	wanted(callability.StatusUnspecified)
 	inventory.Put("git", entry("git_status", openTool))
-	wanted(callability.DisabledUnknown)
+	wanted(callability.StatusDisabledUnknown)
 	inventory.PutServer("git", openServer)
-	wanted(callability.Callable)
+	wanted(callability.StatusCallable)
 	inventory.Replace("git", []callability.ToolEntry{entry("git_status", deniedTool)})
-	wanted(callability.DisabledByConfig)
+	wanted(callability.StatusDisabledByConfig)
 	inventory.Remove("git", "git_status")
 	wanted(callability.StatusUnspecified)
 	inventory.Put("git", entry("git_status", openTool))
@@ -157,9 +158,6 @@ func TestTheTextOfAHiddenToolWithTheSameNameIsNotShown(t *testing.T) {
 	if found, known := judgement.Text("files_x_read"); !known || *found.Description != "Of files_x." {
 		t.Errorf("found %v, %v", found, known)
 	}
-	if found, known := inventory.Text("files_x_read"); known {
-		t.Errorf("found %v", found)
-	}
 }
 
 func TestScopesWithAnyByteInANameAreDifferentScopes(t *testing.T) {
@@ -199,8 +197,9 @@ func TestALockedToolWithoutATextIsFoundByItsName(t *testing.T) {
 		}
 	}
 	inventory.Put("git", entry("git_reset", deniedTool))
-	if _, known := inventory.Text("git:git_reset"); !known {
-		t.Error("found no text")
+	judgement, err = inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	if _, known := judgement.Text("git:git_reset"); !known || err != nil {
+		t.Errorf("found no text, or %v", err)
 	}
 }
 
@@ -242,12 +241,185 @@ func TestASchemaTakesMemoryByItsSizeHoweverDeepItIsNested(t *testing.T) {
 	}
 }
 
-func TestASchemaThatIsNotJSONIsNoWrongArgumentOfTheAgent(t *testing.T) {
-	for _, schema := range []string{"", "{", "{} {}", strings.Repeat("[", 4_000_000)} {
-		_, err := discoveredWith(t, schema)
-		var invalid *callability.InvalidArgument
-		if err == nil || errors.As(err, &invalid) || !strings.Contains(err.Error(), "git:status") {
-			t.Errorf("%.30q: found %v", schema, err)
+func TestOneBadItemIsOneBadItem(t *testing.T) {
+	var inventory callability.Inventory
+	described := func(name, schema string) callability.ToolEntry {
+		description := "Does " + name + "."
+		return callability.ToolEntry{Name: name, Facts: openTool, Text: callability.ToolText{
+			Description: &description, InputSchema: []byte(schema),
+		}}
+	}
+	if err := inventory.PutServer("git", openServer); err != nil {
+		t.Fatal(err)
+	}
+	deep := strings.Repeat("[", 4_000_000)
+	err := inventory.Replace("git", []callability.ToolEntry{
+		described("good", `{}`), described("empty", ""), described("cut", "{"), described("two", "{} {}"), described("deep", deep),
+		described("", `{}`), described("again", `{}`), described("again", `{}`),
+	})
+	for _, wanted := range []string{
+		`tool "cut" of server "git"`, `tool "two" of server "git"`, `tool "deep" of server "git"`, `[NAME_EMPTY]`,
+		`tool "again" of server "git" is listed twice`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), wanted) {
+			t.Errorf("found %.2000v, wanted %s", err, wanted)
 		}
+	}
+	for _, each := range []error{callability.ErrMalformedText, callability.ErrItem, callability.ErrDuplicateTool} {
+		if !errors.Is(err, each) {
+			t.Errorf("%v is not reported", each)
+		}
+	}
+	if strings.Contains(err.Error(), `"good"`) || strings.Contains(err.Error(), `"empty"`) {
+		t.Errorf("found %v", err)
+	}
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := judgement.Discovery(callability.Discovery{Query: "does", Found: judgement.CallableNames()})
+	if err != nil || !strings.Contains(result.Text, `{"name":"git:good","server":"git","description":"Does good.","inputSchema":{}}`) ||
+		!strings.Contains(result.Text, `{"name":"git:cut","server":"git","description":"Does cut."}`) ||
+		!strings.Contains(result.Text, `"total":6`) {
+		t.Errorf("found %s and %v", result.Text, err)
+	}
+	if found := string(judgement.Counts()); found != `{"git":{"callable":6,"disabled_unknown":1}}` {
+		t.Errorf("found %s", found)
+	}
+}
+
+func TestTwoToolsWithOneQualifiedNameCostThoseTwo(t *testing.T) {
+	for _, separator := range []string{":", "::", "_"} {
+		inventory := callability.Inventory{Adapter: callability.Adapter{Separator: separator}}
+		long := "files" + separator + "text"
+		for _, server := range []string{"files", long, "git"} {
+			if err := inventory.PutServer(server, openServer); err != nil {
+				t.Fatal(err)
+			}
+			if err := inventory.Put(server, entry("write", openTool)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := inventory.Put("files", entry("text"+separator+"read", openTool)); err != nil {
+			t.Fatal(err)
+		}
+		if err := inventory.Put(long, entry("read", openTool)); !errors.Is(err, callability.ErrDuplicateTool) {
+			t.Errorf("found %v", err)
+		}
+		policy := bundled(t, "shipped.bundle")
+		wanted := func(scope callability.Scope, names ...string) {
+			t.Helper()
+			judgement, err := inventory.Judge(policy, nil, scope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := judgement.CallableNames(); !slices.Equal(found, names) {
+				t.Errorf("found %q, wanted %q", found, names)
+			}
+			for _, name := range names {
+				if decision := inventory.Decide(policy, nil, scope, name); decision.Rejection != nil || decision.Tool == nil {
+					t.Errorf("%s: found %+v", name, decision)
+				}
+			}
+		}
+		name := long + separator + "read"
+		wanted(callability.AllServers(), "files"+separator+"write", long+separator+"write", "git"+separator+"write")
+		wanted(callability.Servers(long), name, long+separator+"write")
+		judgement, err := inventory.Judge(policy, nil, callability.AllServers())
+		if err != nil || !slices.Equal(judgement.Duplicates(), []string{name}) {
+			t.Errorf("found %q, %v", judgement.Duplicates(), err)
+		}
+		decision := inventory.Decide(policy, nil, callability.AllServers(), name)
+		if decision.Rejection == nil || !strings.Contains(decision.Rejection.Text, "two tools have the same qualified name") {
+			t.Errorf("found %+v", decision.Rejection)
+		}
+		inventory.Remove("files", "text"+separator+"read")
+		wanted(callability.AllServers(), "files"+separator+"write", name, long+separator+"write", "git"+separator+"write")
+	}
+}
+
+func TestACallIsDecidedByTheNameThatTheAgentGives(t *testing.T) {
+	var inventory callability.Inventory
+	policy := bundled(t, "shipped.bundle")
+	refused := entry("git_push", refusedTool)
+	refused.Refusal = "Not on the allow list."
+	for server, tools := range map[string][]callability.ToolEntry{
+		"git": {entry("git_log", openTool), entry("git_reset", deniedTool), refused}, "hr": {entry("fire", openTool)},
+	} {
+		if err := inventory.PutServer(server, openServer); err != nil {
+			t.Fatal(err)
+		}
+		if err := inventory.Replace(server, tools); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scope := callability.Servers("git")
+	called := inventory.Decide(policy, nil, scope, "git:git_log")
+	if called.Rejection != nil || called.Tool.Name() != "git_log" || called.Tool.Server().Name() != "git" || !called.Verdict.Callable() {
+		t.Errorf("found %+v", called)
+	}
+	for name, wanted := range map[string]string{
+		"git:git_reset": "Not called: disabled_by_config, by policy.",
+		"git:git_push":  "Not called: disabled_unknown. Not on the allow list.",
+		"git:git_lag":   `Not called: there is no tool "git:git_lag". Similar names: "git:git_log".`,
+		"hr:fire":       `Not called: there is no tool "hr:fire". Find tools`,
+		"":              `Not called: there is no tool "".`,
+	} {
+		found := inventory.Decide(policy, nil, scope, name)
+		if found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, wanted) || !found.Rejection.IsError {
+			t.Errorf("%s: found %+v, wanted %s", name, found.Rejection, wanted)
+		}
+	}
+	if found := inventory.Decide(nil, nil, scope, "git:git_log"); found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, "Not done:") {
+		t.Errorf("found %+v", found.Rejection)
+	}
+}
+
+func TestAProxyWithoutADiscoveryToolPointsToNone(t *testing.T) {
+	inventory := callability.Inventory{Adapter: callability.Adapter{NoDiscovery: true}}
+	if err := errors.Join(inventory.PutServer("git", openServer), inventory.Put("git", entry("git_reset", deniedTool))); err != nil {
+		t.Fatal(err)
+	}
+	policy := bundled(t, "shipped.bundle")
+	judgement, err := inventory.Judge(policy, nil, callability.AllServers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{judgement.Locked(callability.Discovery{Query: "reset", FoundLocked: judgement.LockedNames()}).Notice}
+	for _, name := range []string{"git:git_reset", "git:nothing"} {
+		texts = append(texts, inventory.Decide(policy, nil, callability.AllServers(), name).Rejection.Text)
+	}
+	for _, text := range texts {
+		if text == "" || strings.Contains(text, "retrieve_tools") || strings.Contains(text, "include_disabled") {
+			t.Errorf("found %q", text)
+		}
+	}
+}
+
+func TestLockedToolsAndLimitsAreValuesForAnAnswerOfTheProxysOwn(t *testing.T) {
+	inventory := callability.Inventory{Adapter: callability.Adapter{Limits: callability.Limits{Default: 2, Max: 3, Locked: 1}}}
+	if err := errors.Join(
+		inventory.PutServer("git", openServer), inventory.Put("git", entry("git_reset", deniedTool)),
+		inventory.Put("git", entry("git_push", pendingTool)), inventory.Put("git", entry("git_log", openTool)),
+	); err != nil {
+		t.Fatal(err)
+	}
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := judgement.Locked(callability.Discovery{Query: "git", FoundLocked: judgement.LockedNames()})
+	if found.Total != 2 || !slices.Equal(found.Names, []string{"git:git_reset", "git:git_push"}) || len(found.Shown) != 1 ||
+		found.Shown[0].Name != "git:git_reset" || *found.Shown[0].Description != "Does git_reset." ||
+		len(found.Locks) != 1 || found.Locks[0].Status != callability.StatusDisabledByConfig || found.Notice == "" {
+		t.Errorf("found %+v", found)
+	}
+	for arguments, wanted := range map[string]int{`{"query": "git"}`: 2, `{"query": "git", "limit": 3}`: 3, `{"query": "git", "limit": 4}`: 0} {
+		if found, err := inventory.Adapter.Arguments([]byte(arguments)); found.Limit != wanted || (err != nil) != (wanted == 0) {
+			t.Errorf("%s: found %d, %v", arguments, found.Limit, err)
+		}
+	}
+	if schema := string(inventory.Adapter.DiscoverySchema()); !strings.Contains(schema, `"maximum":3,"default":2`) {
+		t.Errorf("found %s", schema)
 	}
 }

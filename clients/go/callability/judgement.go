@@ -2,10 +2,11 @@ package callability
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/callability/callability/clients/go/internal/wording"
+	"github.com/callability/callability/clients/go/search"
 )
 
 // An Adapter turns verdicts into what an agent reads, as docs/adapter.md specifies to the byte. Its zero value has the
@@ -15,6 +16,10 @@ type Adapter struct {
 	Phrases map[string]string
 	// DiscoveryTool is the name of the tool that finds tools; by default `retrieve_tools`.
 	DiscoveryTool string
+	// NoDiscovery says that the proxy has no such tool: no answer points to one, nor to `include_disabled`.
+	NoDiscovery bool
+	// Limits are those of discovery answers.
+	Limits Limits
 	// Separator joins server and tool in a qualified name; by default `:`.
 	Separator string
 	// FactsFromConfig says that the proxy takes declared facts from its config: one that is unread then stays so, and a
@@ -22,11 +27,13 @@ type Adapter struct {
 	FactsFromConfig bool
 }
 
+func (a Adapter) separator() string { return cmp.Or(a.Separator, ":") }
+
 func (a Adapter) discoveryTool() string { return cmp.Or(a.DiscoveryTool, "retrieve_tools") }
 
 // Qualified is the name by which an agent knows a tool.
 func (a Adapter) Qualified(server, tool string) string {
-	return server + cmp.Or(a.Separator, ":") + tool
+	return server + a.separator() + tool
 }
 
 // An Item is a tool with its answer.
@@ -35,10 +42,9 @@ type Item struct {
 	Answer       Answer
 	// Refusal says why the proxy's own gate refuses the tool for good, if it does.
 	Refusal string
+	// Text is what the upstream says about the tool; nil: it is not known, or is given by Discovery.Text.
+	Text *ToolText
 }
-
-// ErrDuplicateTool says that two tools have the same qualified name.
-var ErrDuplicateTool = errors.New("callability: two tools have the same qualified name")
 
 // A Judgement is what was decided about the tools that one agent may see. The zero Judgement is about no tools.
 // It is never changed, and safe for concurrent use.
@@ -46,20 +52,25 @@ type Judgement struct {
 	adapter Adapter
 	tools   []judged
 	words   map[wordsKey]Words
-	byName  map[string]int
+	// servers are where the tools of each server are, if an inventory judged them: both are in the order of their names.
+	servers []judgedServer
+	// byName has the places of tools in any other order.
+	byName     map[string]int
+	duplicates []string
+}
+
+// A judgedServer is where the tools of a server are in a judgement.
+type judgedServer struct {
+	listed       *listedServer
+	first, after int
 }
 
 type judged struct {
-	name, server, tool string
-	status             Status
-	withheld           bool
-	undetermined       bool
-	wordsRule          string
-	refusal            string
-	// text is what its upstream said when it was judged; nil if no inventory judged it, or if it was not known.
-	text *ToolText
-	// nameWords are the words of a locked tool's name and of its server's.
-	nameWords []string
+	*listedTool
+	wordsRule    string
+	status       Status
+	withheld     bool
+	undetermined bool
 }
 
 type wordsKey struct {
@@ -69,25 +80,39 @@ type wordsKey struct {
 
 // Judgement joins the tools that an agent may see with what was decided about them, in their order. The words of the items
 // count, and any others that are given. A tool out of the agent's scope must not be among the items (FR-007).
-func (a Adapter) Judgement(items []Item, words ...Words) (*Judgement, error) {
+func (a Adapter) Judgement(items []Item, words ...Words) *Judgement {
 	found := &Judgement{
 		adapter: a,
 		tools:   make([]judged, 0, len(items)),
 		words:   map[wordsKey]Words{},
+		byName:  make(map[string]int, len(items)),
 	}
 	for _, each := range words {
 		found.addWords(each)
 	}
+	count := make(map[string]int, len(items))
 	for place := range items {
 		found.addWords(items[place].Answer.Words)
+		count[a.Qualified(items[place].Server, items[place].Tool)]++
 	}
 	for place := range items {
-		found.tools = append(found.tools, found.judged(&items[place]))
+		tool := a.listed(&items[place], nil, items[place].Text)
+		if count[tool.name] > 1 {
+			found.duplicates = append(found.duplicates, tool.name)
+			continue
+		}
+		found.byName[tool.name] = len(found.tools)
+		found.tools = append(found.tools, found.judged(tool, &items[place].Answer))
 	}
-	if err := found.index(); err != nil {
-		return nil, err
+	return found
+}
+
+// listed is an item as listings and judgements have it.
+func (a Adapter) listed(item *Item, handle *Tool, text *ToolText) *listedTool {
+	return &listedTool{
+		handle: handle, name: a.Qualified(item.Server, item.Tool), server: item.Server, tool: item.Tool, text: text,
+		refusal: wording.OneLine(item.Refusal),
 	}
-	return found, nil
 }
 
 func (j *Judgement) addWords(words Words) {
@@ -96,47 +121,30 @@ func (j *Judgement) addWords(words Words) {
 	}
 }
 
-func (s Status) known() bool { return ServerDisabled <= s && s <= Callable }
+func (s Status) known() bool { return StatusServerDisabled <= s && s <= StatusCallable }
 
-func (j *Judgement) judged(item *Item) judged {
-	tool := judged{
-		name:         j.adapter.Qualified(item.Server, item.Tool),
-		server:       item.Server,
-		tool:         item.Tool,
-		status:       item.Answer.Status,
-		withheld:     item.Answer.WithholdText,
-		undetermined: item.Answer.Undetermined,
-		refusal:      oneLine(item.Refusal),
+func (j *Judgement) judged(tool *listedTool, answer *Answer) judged {
+	found := judged{
+		listedTool: tool, status: answer.Status, withheld: answer.WithholdText, undetermined: answer.Undetermined,
 	}
-	if !tool.status.known() {
-		tool.status, tool.withheld, tool.undetermined = DisabledUnknown, true, true
+	if !found.status.known() {
+		found.status, found.withheld, found.undetermined = StatusDisabledUnknown, true, true
 	}
-	if _, own := j.words[wordsKey{tool.status, item.Answer.Rule}]; own && !tool.undetermined {
-		tool.wordsRule = item.Answer.Rule
+	if _, own := j.words[wordsKey{found.status, answer.Rule}]; own && !found.undetermined {
+		found.wordsRule = answer.Rule
 	}
-	if tool.status != Callable {
-		tool.nameWords = slices.Concat(nameWords(tool.tool), nameWords(tool.server))
-	}
-	return tool
+	return found
 }
 
-// index makes the tools known by their qualified names. An error is ErrDuplicateTool.
-func (j *Judgement) index() error {
-	j.byName = make(map[string]int, len(j.tools))
-	for place := range j.tools {
-		name := j.tools[place].name
-		if _, again := j.byName[name]; again {
-			return fmt.Errorf("%w: %s", ErrDuplicateTool, quoted(name))
-		}
-		j.byName[name] = place
-	}
-	return nil
+// Duplicates are the qualified names that two tools have. Neither tool is in the judgement, as if it did not exist.
+func (j *Judgement) Duplicates() []string {
+	return slices.Compact(slices.Sorted(slices.Values(j.duplicates)))
 }
 
 // Callable says whether a tool is callable, by its qualified name. A tool that is not in the judgement is not.
 func (j *Judgement) Callable(name string) bool {
 	tool := j.tool(name)
-	return tool != nil && tool.status == Callable
+	return tool != nil && tool.status == StatusCallable
 }
 
 // Split returns the server and the tool of a qualified name; false if the tool is not in the judgement.
@@ -161,8 +169,7 @@ func (j *Judgement) Status(name string) Status {
 	return StatusUnspecified
 }
 
-// Text is what the upstream said about a tool when it was judged, by its qualified name; false if no Inventory judged the
-// tool, or if no text was known. It must not be shown unless Searchable says so.
+// Text is what the upstream said about a tool when it was judged, by its qualified name; false if no text was known. It must not be shown unless Searchable says so.
 func (j *Judgement) Text(name string) (ToolText, bool) {
 	if tool := j.tool(name); tool != nil && tool.text != nil {
 		return *tool.text, true
@@ -174,7 +181,7 @@ func (j *Judgement) Text(name string) (ToolText, bool) {
 func (j *Judgement) CallableNames() []string {
 	var found []string
 	for place := range j.tools {
-		if j.tools[place].status == Callable {
+		if j.tools[place].status == StatusCallable {
 			found = append(found, j.tools[place].name)
 		}
 	}
@@ -185,7 +192,7 @@ func (j *Judgement) CallableNames() []string {
 func (j *Judgement) LockedNames() []string {
 	var found []string
 	for place := range j.tools {
-		if tool := &j.tools[place]; tool.status != Callable && !tool.withheld {
+		if tool := &j.tools[place]; tool.status != StatusCallable && !tool.withheld {
 			found = append(found, tool.name)
 		}
 	}
@@ -193,26 +200,43 @@ func (j *Judgement) LockedNames() []string {
 }
 
 func (j *Judgement) tool(name string) *judged {
-	place, ok := j.byName[name]
-	if !ok {
+	if j.byName != nil {
+		if place, is := j.byName[name]; is {
+			return &j.tools[place]
+		}
 		return nil
 	}
-	return &j.tools[place]
+	for server, tool := range j.adapter.splits(name) {
+		at, is := slices.BinarySearchFunc(j.servers, server, func(each judgedServer, name string) int {
+			return strings.Compare(each.listed.handle.Name(), name)
+		})
+		if !is {
+			continue
+		}
+		tools := j.tools[j.servers[at].first:j.servers[at].after]
+		place, is := slices.BinarySearchFunc(tools, tool, func(each judged, name string) int {
+			return strings.Compare(each.tool, name)
+		})
+		if is {
+			return &tools[place]
+		}
+	}
+	return nil
 }
 
 // Counts is the JSON object with the counts of each server that has a tool that is not callable (FR-010).
 func (j *Judgement) Counts() []byte {
-	var found object
+	var found wording.Object
 	for _, each := range j.CountsByServer() {
-		found.encoded(each.Server, each.JSON())
+		found.Encoded(each.Server, each.JSON())
 	}
-	return found.json()
+	return found.JSON()
 }
 
 // A ServerCounts is how many tools of a server have each status.
 type ServerCounts struct {
 	Server string
-	counts [Callable + 1]int
+	counts [StatusCallable + 1]int
 }
 
 // Of returns how many tools have a status.
@@ -224,19 +248,19 @@ func (c ServerCounts) Of(status Status) int {
 }
 
 var countOrder = [...]Status{
-	DisabledByConfig, DisabledByUser, PendingApproval, ServerDisabled, ServerQuarantined, DisabledUnknown,
+	StatusDisabledByConfig, StatusDisabledByUser, StatusPendingApproval, StatusServerDisabled, StatusServerQuarantined, StatusDisabledUnknown,
 }
 
 // JSON is the `tools` block of the server in a list of servers.
 func (c ServerCounts) JSON() []byte {
-	var found object
-	found.number("callable", c.counts[Callable])
+	var found wording.Object
+	found.Number("callable", c.counts[StatusCallable])
 	for _, status := range countOrder {
 		if c.counts[status] > 0 {
-			found.number(status.String(), c.counts[status])
+			found.Number(status.String(), c.counts[status])
 		}
 	}
-	return found.json()
+	return found.JSON()
 }
 
 // CountsByServer returns the counts of each server that has a tool that is not callable, in the order of the items.
@@ -271,7 +295,7 @@ func foundByName(wanted []string, tools []*judged) []*judged {
 	}
 	var found []ranked
 	for _, tool := range tools {
-		if matched := wordsMatched(wanted, tool.nameWords); matched > 0 {
+		if matched := search.CountInName(wanted, tool.nameWords()); matched > 0 {
 			found = append(found, ranked{tool, matched})
 		}
 	}

@@ -1,47 +1,17 @@
 package callability
 
 import (
-	"maps"
-	"slices"
+	"container/list"
+	"runtime"
+	"sync"
 	"time"
+	"weak"
 )
 
-type judgementKey struct {
-	agent  *Agent
-	scope  string
-	policy *Policy
-}
-
-// A keptJudgement is a judgement with what it was decided by, so that the next one decides only what has changed.
-type keptJudgement struct {
-	generation uint64
-	judgement  *Judgement
-	servers    map[string]keptServer
-	// stamps are beside the tools of the judgement.
-	stamps []stamp
-	// decided is how many tools were decided for it.
-	decided int
-}
-
-// A keptServer is where the tools of a server are in a judgement.
-type keptServer struct {
-	listed       *listedServer
-	facts        *serverState
-	first, after int
-}
-
-// A stamp is what a tool was decided by. Each Set of a handle makes a state of its own.
-type stamp struct {
-	facts   *toolState
-	refusal string
-}
-
-// maxKept bounds the judgements that are kept; beyond it, all are forgotten.
-const maxKept = 256
-
-// Judge decides about every tool that an agent may see: those of the servers in its scope. The
-// order is that of the names. What has not changed since the last time is not decided again; as long as nothing has, it is
-// the same Judgement, so that a proxy can keep a search index beside it. An error is ErrNoPolicy, or ErrDuplicateTool.
+// Judge decides about every tool that an agent may see: those of the servers in its scope, in the order of their names. What
+// has not changed since the last time is not decided again; as long as nothing has, it is the same Judgement, so that a
+// proxy can keep a search index beside it. It is the same too for agents that no rule of the policy distinguishes. An error
+// is ErrNoPolicy.
 func (i *Inventory) Judge(policy *Policy, agent *Agent, scope Scope) (*Judgement, error) {
 	if i.Hooks.Metrics == nil {
 		judgement, _, err := i.judge(policy, agent, scope)
@@ -61,90 +31,226 @@ func (i *Inventory) judge(policy *Policy, agent *Agent, scope Scope) (found *Jud
 	if policy == nil || policy.payload == nil {
 		return nil, 0, ErrNoPolicy
 	}
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	key := judgementKey{agent, scope.key(), policy}
-	before := i.kept[key]
-	if before != nil && before.generation == i.generation {
-		return before.judgement, 0, nil
+	key := judgementKey{policy.number, agent.pointsIn(policy).key, scope.key}
+	since := i.listing().version
+	for {
+		before, running := i.kept.acquire(key, since)
+		if running != nil {
+			<-running
+			continue
+		}
+		if before != nil && before.version >= since {
+			return before.judgement, 0, nil
+		}
+		after, decided := i.judgeAfter(before, policy, agent, scope, key)
+		return after.judgement, decided, nil
 	}
-	after, err := i.judged(before, key, scope)
-	if err != nil {
-		return nil, after.decided, err
-	}
-	if i.kept == nil || len(i.kept) >= maxKept {
-		i.kept = map[judgementKey]*keptJudgement{}
-	}
-	i.kept[key] = after
-	return after.judgement, after.decided, nil
 }
 
-// judged returns a judgement with what a judgement before it has that still holds.
-func (i *Inventory) judged(before *keptJudgement, key judgementKey, scope Scope) (*keptJudgement, error) {
-	if before == nil {
-		before = &keptJudgement{judgement: &Judgement{}}
+// judgeAfter judges what has changed since a judgement, and keeps the result. Others with the same key wait for it.
+func (i *Inventory) judgeAfter(
+	before *keptJudgement, policy *Policy, agent *Agent, scope Scope, key judgementKey,
+) (after *keptJudgement, decided int) {
+	now := i.listing()
+	defer func() {
+		if i.kept.release(key, after, i.maxBytes()+now.bytes) {
+			// What is kept must not keep the policy, nor the policy the inventory.
+			runtime.AddCleanup(policy, func(inventory weak.Pointer[Inventory]) {
+				if found := inventory.Value(); found != nil {
+					found.kept.drop(key.policy)
+				}
+			}, weak.Make(i))
+		}
+	}()
+	next := judging{policy: policy, agent: agent, before: &Judgement{}, duplicates: now.duplicates(i.Adapter, scope)}
+	if before != nil && len(next.duplicates)+len(before.judgement.duplicates) == 0 {
+		next.before = before.judgement
 	}
-	count := len(before.stamps)
-	after := &keptJudgement{
-		generation: i.generation,
-		judgement:  &Judgement{adapter: i.Adapter, tools: make([]judged, 0, count), words: key.policy.words},
-		servers:    make(map[string]keptServer, len(i.servers)),
-		stamps:     make([]stamp, 0, count),
-	}
-	for _, name := range slices.Sorted(maps.Keys(i.servers)) {
-		if scope.Includes(name) {
-			after.addServer(before, i.servers[name], key)
+	next.judgement = &Judgement{adapter: i.Adapter, words: policy.words, tools: make([]judged, 0, now.count(scope))}
+	for _, server := range now.servers {
+		if scope.Includes(server.handle.Name()) {
+			next.addServer(server)
 		}
 	}
-	if before.judgement.byName != nil && i.names <= before.generation {
-		after.judgement.byName = before.judgement.byName
-		return after, nil
+	after = &keptJudgement{key: key, version: now.version, judgement: next.judgement}
+	if before != nil && next.same == len(next.judgement.servers) && next.same == len(next.before.servers) {
+		after.judgement = next.before
 	}
-	return after, after.judgement.index()
+	return after, next.decided
 }
 
-func (k *keptJudgement) addServer(before *keptJudgement, server *listedServer, key judgementKey) {
-	kept := before.servers[server.handle.Name()]
-	now := keptServer{listed: server, facts: server.handle.state.Load(), first: len(k.stamps)}
-	if kept.listed == server && server.changed <= before.generation {
-		k.judgement.tools = append(k.judgement.tools, before.judgement.tools[kept.first:kept.after]...)
-		k.stamps = append(k.stamps, before.stamps[kept.first:kept.after]...)
+const defaultMaxBytes = 64 << 20
+
+func (i *Inventory) maxBytes() int {
+	if i.MaxBytes > 0 {
+		return i.MaxBytes
+	}
+	return defaultMaxBytes
+}
+
+// A judging makes a judgement out of one before it.
+type judging struct {
+	policy     *Policy
+	agent      *Agent
+	before     *Judgement
+	duplicates map[*listedTool]bool
+	judgement  *Judgement
+	// place is that of the next server of the judgement before.
+	place int
+	// same are the servers that have not changed.
+	same    int
+	decided int
+}
+
+func (j *judging) addServer(server *listedServer) {
+	name := server.handle.Name()
+	for j.place < len(j.before.servers) && j.before.servers[j.place].listed.handle.Name() < name {
+		j.place++
+	}
+	var kept judgedServer
+	if j.place < len(j.before.servers) && j.before.servers[j.place].listed.handle.Name() == name {
+		kept = j.before.servers[j.place]
+	}
+	now := judgedServer{listed: server, first: len(j.judgement.tools)}
+	if kept.listed == server {
+		j.same++
+		j.judgement.tools = append(j.judgement.tools, j.before.tools[kept.first:kept.after]...)
 	} else {
-		if kept.facts != now.facts {
-			// The facts of a server are those of all its tools.
-			kept.first = kept.after
-		}
-		k.addTools(before, kept, server, key)
+		j.addTools(j.before.tools[kept.first:kept.after], server)
 	}
-	now.after = len(k.stamps)
-	k.servers[server.handle.Name()] = now
+	now.after = len(j.judgement.tools)
+	j.judgement.servers = append(j.judgement.servers, now)
 }
 
 // addTools adds the tools of a server that has changed. Both the tools that were kept and those of now are in the order of
 // their names.
-func (k *keptJudgement) addTools(before *keptJudgement, kept keptServer, server *listedServer, key judgementKey) {
-	for _, name := range server.sorted() {
-		tool := server.tools[name]
-		now := stamp{tool.handle.state.Load(), tool.refusal}
-		for kept.first < kept.after && before.judgement.tools[kept.first].tool < name {
-			kept.first++
+func (j *judging) addTools(kept []judged, server *listedServer) {
+	for _, tool := range server.tools {
+		if j.duplicates[tool] {
+			j.judgement.duplicates = append(j.judgement.duplicates, tool.name)
+			continue
 		}
-		if kept.first < kept.after && before.stamps[kept.first] == now {
-			k.judgement.tools = append(k.judgement.tools, before.judgement.tools[kept.first])
-		} else {
-			answer := key.policy.Decide(key.agent, tool.handle).Answer()
-			item := Item{server.handle.Name(), name, answer, tool.refusal}
-			k.judgement.tools = append(k.judgement.tools, k.judgement.judged(&item))
-			k.decided++
+		for len(kept) > 0 && kept[0].tool < tool.tool {
+			kept = kept[1:]
 		}
-		k.judgement.tools[len(k.judgement.tools)-1].text = tool.text
-		k.stamps = append(k.stamps, now)
+		if len(kept) > 0 && kept[0].handle == tool.handle && kept[0].refusal == tool.refusal {
+			same := kept[0]
+			same.listedTool = tool
+			j.judgement.tools = append(j.judgement.tools, same)
+			continue
+		}
+		answer := j.policy.Decide(j.agent, tool.handle).Answer()
+		j.judgement.tools = append(j.judgement.tools, j.judgement.judged(tool, &answer))
+		j.decided++
 	}
 }
 
-func (s *listedServer) sorted() []string {
-	if s.names == nil {
-		s.names = slices.Sorted(maps.Keys(s.tools))
+// A judgementKey is equal for judgements that are equal. An agent is what the policy can distinguish of it.
+type judgementKey struct {
+	policy       uint64
+	agent, scope string
+}
+
+type keptJudgement struct {
+	key judgementKey
+	// version is that of the listing.
+	version   uint64
+	judgement *Judgement
+}
+
+const (
+	judgedBytes    = 32
+	judgementBytes = 512
+)
+
+func (k *keptJudgement) bytes() int {
+	return judgementBytes + judgedBytes*(cap(k.judgement.tools)+len(k.judgement.servers)) + len(k.key.agent) + len(k.key.scope)
+}
+
+// keptJudgements are those that an inventory keeps. Its mutex is held to look up and to put down, and never while anything
+// is decided.
+type keptJudgements struct {
+	mutex sync.Mutex
+	byKey map[judgementKey]*list.Element
+	// used are the judgements, the most recently used first.
+	used list.List
+	// running are closed when the judgement of a key is there.
+	running map[judgementKey]chan struct{}
+	// servers are how many judgements refer to a server and its tools: the bytes of each count once.
+	servers  map[*listedServer]int
+	policies map[uint64]bool
+	bytes    int
+}
+
+// acquire returns the judgement of a key, which is not older than a version unless the caller has to release another one; or
+// what is closed once somebody else has.
+func (k *keptJudgements) acquire(key judgementKey, since uint64) (found *keptJudgement, running chan struct{}) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if element := k.byKey[key]; element != nil {
+		k.used.MoveToFront(element)
+		if found = element.Value.(*keptJudgement); found.version >= since {
+			return found, nil
+		}
 	}
-	return s.names
+	if running := k.running[key]; running != nil {
+		return nil, running
+	}
+	if k.running == nil {
+		k.byKey, k.running = map[judgementKey]*list.Element{}, map[judgementKey]chan struct{}{}
+		k.servers, k.policies = map[*listedServer]int{}, map[uint64]bool{}
+	}
+	k.running[key] = make(chan struct{})
+	return found, nil
+}
+
+// release keeps a judgement, nil if there is none, and says whether it is the first by its policy.
+func (k *keptJudgements) release(key judgementKey, after *keptJudgement, maxBytes int) (isFirst bool) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	close(k.running[key])
+	delete(k.running, key)
+	if after == nil {
+		return false
+	}
+	if element := k.byKey[key]; element != nil {
+		k.remove(element)
+	}
+	k.byKey[key] = k.used.PushFront(after)
+	k.bytes += after.bytes()
+	for _, each := range after.judgement.servers {
+		if k.servers[each.listed]++; k.servers[each.listed] == 1 {
+			k.bytes += each.listed.bytes
+		}
+	}
+	for k.used.Len() > 1 && k.bytes > maxBytes {
+		k.remove(k.used.Back())
+	}
+	isFirst = !k.policies[key.policy]
+	k.policies[key.policy] = true
+	return isFirst
+}
+
+// drop forgets the judgements by a policy.
+func (k *keptJudgements) drop(policy uint64) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	delete(k.policies, policy)
+	for key, element := range k.byKey {
+		if key.policy == policy {
+			k.remove(element)
+		}
+	}
+}
+
+func (k *keptJudgements) remove(element *list.Element) {
+	found := k.used.Remove(element).(*keptJudgement)
+	delete(k.byKey, found.key)
+	k.bytes -= found.bytes()
+	for _, each := range found.judgement.servers {
+		if k.servers[each.listed]--; k.servers[each.listed] == 0 {
+			delete(k.servers, each.listed)
+			k.bytes -= each.listed.bytes
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 var (
 	offServer   = callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels()}
 	pendingTool = callability.ToolFacts{ConfigDenied: callability.False, Annotations: &callability.Annotations{},
-		Approval: callability.Record(callability.False, callability.Pending), Labels: callability.NoLabels()}
+		Approval: callability.Record(callability.False, callability.ApprovalPending), Labels: callability.NoLabels()}
 	refusedTool = callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord, CallerRefuses: true,
 		Annotations: &callability.Annotations{}, Labels: callability.NoLabels()}
 )
@@ -223,14 +223,14 @@ func BenchmarkJudge(b *testing.B) {
 		}
 		for name, change := range every {
 			b.Run(fmt.Sprintf("%d tools/%s", count, name), func(b *testing.B) {
-				agent := callability.NewAgent(callability.AgentFacts{})
 				for turn := 0; b.Loop(); turn++ {
-					if name == "everything" {
-						// An agent that was not judged before has no judgement to go on from.
-						agent = callability.NewAgent(callability.AgentFacts{})
-					}
 					change(turn)
-					judgement, err := inventory.Judge(policy, agent, callability.AllServers())
+					scope := callability.AllServers()
+					if name == "everything" {
+						// A scope that was not judged before has no judgement to go on from.
+						scope = callability.Servers(append(inventory.Servers(scope), fmt.Sprint("nowhere-", turn))...)
+					}
+					judgement, err := inventory.Judge(policy, nil, scope)
 					if err != nil || !judgement.Callable("server-1:tool_1") {
 						b.Fatal(err)
 					}
@@ -250,9 +250,7 @@ func refusedOf(t *testing.T, policy *callability.Policy, facts callability.ToolF
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := policy.Decide(nil, inventory.Tool("git", "reset")).Answer()
-	result, _ := inventory.Adapter.Rejection(answer, "git", "reset", inventory.Refusal("git", "reset"))
-	return judgement.Locks(), result.Text
+	return judgement.Locks(), inventory.Decide(policy, nil, callability.AllServers(), "git:reset").Rejection.Text
 }
 
 func TestAToolWithAnErrorHasNoRefusal(t *testing.T) {
@@ -262,7 +260,7 @@ func TestAToolWithAnErrorHasNoRefusal(t *testing.T) {
 		facts.Labels[fmt.Sprint(number)] = "v"
 	}
 	locks, rejection := refusedOf(t, bundled(t, "shipped.bundle"), facts)
-	if len(locks) != 1 || locks[0].Status != callability.DisabledUnknown || strings.Contains(locks[0].Text, "allow list") {
+	if len(locks) != 1 || locks[0].Status != callability.StatusDisabledUnknown || strings.Contains(locks[0].Text, "allow list") {
 		t.Errorf("found %+v", locks)
 	}
 	if strings.Contains(rejection, "allow list") || !strings.Contains(rejection, "A later retry may succeed.") {
@@ -272,13 +270,13 @@ func TestAToolWithAnErrorHasNoRefusal(t *testing.T) {
 
 // TestAStatusOfALaterVersionIsNoneOfThisOne takes a number whose lowest byte is that of `disabled_by_config`.
 func TestAStatusOfALaterVersionIsNoneOfThisOne(t *testing.T) {
-	policy, err := callability.ReadPolicy(renumbered(t, "disabled_unknown", 256+int(callability.DisabledByConfig)))
+	policy, err := callability.ReadPolicy(renumbered(t, "disabled_unknown", 256+int(callability.StatusDisabledByConfig)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	locks, rejection := refusedOf(t, policy, refusedTool)
 	unexplained := "The policy service gives no reason. Tell the user. Next step:"
-	if len(locks) != 1 || locks[0].Status != callability.DisabledUnknown || !strings.HasPrefix(locks[0].Text, unexplained) {
+	if len(locks) != 1 || locks[0].Status != callability.StatusDisabledUnknown || !strings.HasPrefix(locks[0].Text, unexplained) {
 		t.Errorf("found %+v", locks)
 	}
 	if strings.Contains(rejection, "allow list") || !strings.Contains(rejection, unexplained) {

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
 // normalJSON writes the JSON of an upstream in the form of docs/adapter.md: compact, with its numbers as they were written,
@@ -55,7 +57,7 @@ func (n *normalizer) value() error {
 	case json.Delim:
 		return n.within(token)
 	case string:
-		n.out = appendJSONString(n.out, token)
+		n.out = wording.AppendJSONString(n.out, token)
 	case json.Number:
 		n.out = append(n.out, token...)
 	case bool:
@@ -127,7 +129,7 @@ func (n *normalizer) member() (string, span, error) {
 	if !ok {
 		return "", span{}, fmt.Errorf("found %v, wanted a key", token)
 	}
-	n.out = append(appendJSONString(n.out, key), ':')
+	n.out = append(wording.AppendJSONString(n.out, key), ':')
 	start := len(n.out)
 	err = n.value()
 	return key, span{start, len(n.out)}, err

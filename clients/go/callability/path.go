@@ -19,7 +19,7 @@ const (
 
 var pathEndNames = [...]string{"unspecified", "callable", "policy_change", "find_out"}
 
-func (e PathEnd) String() string { return nameOf(pathEndNames[:], int(e)) }
+func (e PathEnd) String() string { return nameIn(pathEndNames[:], int(e)) }
 
 // A Path is what would have to change, in order, for a tool to become callable.
 type Path struct {

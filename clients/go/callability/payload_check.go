@@ -39,7 +39,7 @@ const (
 )
 
 func (p *payload) check() error {
-	if len(p.revision) != 64 || strings.Trim(p.revision, hexDigits) != "" {
+	if len(p.revision) != 64 || strings.Trim(p.revision, "0123456789abcdef") != "" {
 		return fmt.Errorf("found the revision %.80q, wanted 64 hexadecimal digits in small letters", p.revision)
 	}
 	if len(p.ruleSets) != len(questions) {

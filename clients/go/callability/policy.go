@@ -4,12 +4,17 @@ import (
 	"encoding/hex"
 	"strings"
 	"sync"
+	"sync/atomic"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
 // A Policy is a compiled policy: immutable, and safe for concurrent use. The zero Policy, like a nil one, gives no answer:
 // nothing is callable, and every text is withheld.
 type Policy struct {
-	payload     *payload
+	payload *payload
+	// number is another one for each policy of the process, so that what is kept for a policy can name it without keeping it.
+	number      uint64
 	digest      string
 	verdicts    []answer
 	ruleWords   []*Words
@@ -22,7 +27,6 @@ type Policy struct {
 	axes         []axisPoints
 	unknownTool  *toolPoints
 	unknownAgent *agentPoints
-	nowhere      *serverState
 	// loads and enables are made when they are first asked for: a proxy that only decides calls needs neither.
 	loads   func() *outcomeRules
 	enables func() *outcomeRules
@@ -41,14 +45,17 @@ type answer struct {
 	place        int32
 }
 
+// policies counts the policies of the process.
+var policies atomic.Uint64
+
 func newPolicy(p *payload, digest []byte) *Policy {
 	set := &p.ruleSets[questionTools]
 	policy := &Policy{
 		payload: p,
+		number:  policies.Add(1),
 		digest:  hex.EncodeToString(digest),
 		diagram: newWalkable(&set.diagram, set.axes, len(set.verdicts)),
 		unread:  newWalkable(&set.unread, set.axes, 2),
-		nowhere: &serverState{},
 		loads:   sync.OnceValue(func() *outcomeRules { return newOutcomeRules(&p.ruleSets[questionLoads]) }),
 		enables: sync.OnceValue(func() *outcomeRules { return newOutcomeRules(&p.ruleSets[questionEnables]) }),
 	}
@@ -63,7 +70,7 @@ func newPolicy(p *payload, digest []byte) *Policy {
 		policy.axes = append(policy.axes, newAxisPoints(each, set.facts))
 	}
 	policy.unknownAgent = policy.compileAgent(nil)
-	policy.unknownTool = policy.compileTool(nil, policy.nowhere, &toolState{})
+	policy.unknownTool = policy.compileTool(nil)
 	return policy
 }
 
@@ -81,7 +88,7 @@ func (p *Policy) addAnswers(set *ruleSet) {
 		}
 		if found.status == StatusUnspecified {
 			// What this version knows of a status of a later one is that the tool is held back.
-			found.status, found.later, found.withhold = DisabledUnknown, true, true
+			found.status, found.later, found.withhold = StatusDisabledUnknown, true, true
 		}
 		p.verdicts = append(p.verdicts, found)
 	}
@@ -90,7 +97,7 @@ func (p *Policy) addAnswers(set *ruleSet) {
 func (p *Policy) addWords(set *ruleSet) {
 	declared := map[string]string{}
 	for _, each := range p.payload.actions {
-		if _, fixed := neutral[each.name]; !fixed {
+		if _, fixed := wording.Neutral[each.name]; !fixed {
 			declared[each.name] = each.phrase
 		}
 	}

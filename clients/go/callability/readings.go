@@ -3,25 +3,25 @@ package callability
 import "slices"
 
 // readings returns the reading of every fact about tools, in the order of the facts. A nil agent or tool is unknown.
-func (p *Policy) readings(agent *Agent, tool *Tool, server *serverState, state *toolState) []int32 {
+func (p *Policy) readings(agent *Agent, tool *Tool) []int32 {
 	facts := p.tools().facts
 	found := make([]int32, len(facts))
 	for place := range facts {
-		found[place] = facts[place].reading(agent, tool, server, state)
+		found[place] = facts[place].reading(agent, tool)
 	}
 	return found
 }
 
-func (f *fact) reading(agent *Agent, tool *Tool, server *serverState, state *toolState) int32 {
+func (f *fact) reading(agent *Agent, tool *Tool) int32 {
 	switch f.kind {
 	case factName:
 		return f.nameReading(agent, tool)
 	case factLabel:
-		return f.labelReading(labelsOf(f, agent, server, state))
+		return f.labelReading(labelsOf(f, agent, tool))
 	case factDeclared:
-		return f.textReading(declaredOf(f, agent, server, state)[f.key])
+		return f.textReading(declaredOf(f, agent, tool)[f.key])
 	}
-	return f.textReading(fieldText(f.name, server, state))
+	return f.textReading(fieldText(f.name, tool))
 }
 
 // textReading returns the reading of a value as rule files write it; the empty text is unknown.
@@ -60,32 +60,32 @@ func (f *fact) nameReading(agent *Agent, tool *Tool) int32 {
 	switch {
 	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
 		return agent.name.reading(f)
-	case f.subject == subjectTool && tool != nil:
+	case f.subject == subjectTool && tool != nil && tool.name != nil:
 		return tool.name.reading(f)
-	case f.subject == subjectServer && tool != nil && tool.server != nil:
+	case f.subject == subjectServer && tool != nil && tool.server != nil && tool.server.name != nil:
 		return tool.server.name.reading(f)
 	}
 	return int32(len(f.values))
 }
 
-func labelsOf(f *fact, agent *Agent, server *serverState, state *toolState) Labels {
+func labelsOf(f *fact, agent *Agent, tool *Tool) Labels {
 	switch {
 	case f.subject == subjectServer:
-		return server.facts.Labels
+		return tool.Server().Facts().Labels
 	case f.subject == subjectTool:
-		return state.facts.Labels
+		return tool.Facts().Labels
 	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
 		return agent.facts.Labels
 	}
 	return nil
 }
 
-func declaredOf(f *fact, agent *Agent, server *serverState, state *toolState) Declared {
+func declaredOf(f *fact, agent *Agent, tool *Tool) Declared {
 	switch {
 	case f.subject == subjectServer:
-		return server.facts.Declared
+		return tool.Server().Facts().Declared
 	case f.subject == subjectTool:
-		return state.facts.Declared
+		return tool.Facts().Declared
 	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
 		return agent.facts.Declared
 	}
@@ -93,18 +93,18 @@ func declaredOf(f *fact, agent *Agent, server *serverState, state *toolState) De
 }
 
 // fieldText returns the value of a fact that is a field of the contract; empty: unknown, as is one of a later version.
-func fieldText(name string, server *serverState, state *toolState) string {
+func fieldText(name string, tool *Tool) string {
 	switch name {
 	case "server.enabled":
-		return boolText(server.facts.Enabled)
+		return boolText(tool.Server().Facts().Enabled)
 	case "server.quarantined":
-		return boolText(server.facts.Quarantined)
+		return boolText(tool.Server().Facts().Quarantined)
 	case "tool.config_denied":
-		return boolText(state.facts.ConfigDenied)
+		return boolText(tool.Facts().ConfigDenied)
 	case "caller.refuses":
-		return boolText(Known(state.facts.CallerRefuses))
+		return boolText(Known(tool.Facts().CallerRefuses))
 	}
-	return toolText(name, state.facts)
+	return toolText(name, tool.Facts())
 }
 
 func toolText(name string, facts ToolFacts) string {

@@ -3,60 +3,69 @@ package callability
 import (
 	"slices"
 	"strings"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
-// Rejection is what an agent reads that called a tool by these names, and whether there is anything to say: not about a
-// callable tool, which the proxy calls. A refusal says why the proxy's own gate refuses the tool for good, if it does.
-func (a Adapter) Rejection(answer Answer, server, tool, refusal string) (Result, bool) {
-	status := answer.Status
-	if status == Callable {
+// Rejection is what an agent reads that called a tool, and whether there is anything to say: not about a callable tool, which
+// the proxy calls. Inventory.Decide does this by the name that the agent gave.
+func (a Adapter) Rejection(item Item) (Result, bool) {
+	if item.Answer.Status == StatusCallable {
 		return Result{}, false
 	}
+	return *a.rejection(&item), true
+}
+
+func (a Adapter) rejection(item *Item) *Result {
+	answer, server, tool := &item.Answer, item.Server, item.Tool
+	status := answer.Status
 	known := status.known()
 	if !known {
-		status = DisabledUnknown
+		status = StatusDisabledUnknown
 	}
-	refusal = oneLine(refusal)
-	refused := known && status == DisabledUnknown && !answer.Undetermined && refusal != ""
+	refusal := wording.OneLine(item.Refusal)
+	refused := known && status == StatusDisabledUnknown && !answer.Undetermined && refusal != ""
 	stays := a.FactsFromConfig && slices.ContainsFunc(answer.Unread, isDeclared)
 	retry := retryNames[RetryNever]
-	if status == DisabledUnknown && !refused && !stays && answer.Retry != RetryNever {
+	if status == StatusDisabledUnknown && !refused && !stays && answer.Retry != RetryNever {
 		retry = retryNames[RetryLater]
 	}
 	lifted := liftedByOf(status)
 	names := map[string]string{"server": server, "tool": tool}
-	words := filling{names: names, own: a.Phrases}
-	template := unexplained
+	words := wording.Filling{Names: names, Own: a.Phrases}
+	template := wording.Unexplained
 	if known && answer.Words.Status == status && answer.Words.Rejection != "" {
-		template, words.declared = answer.Words.Rejection, answer.Words.Phrases
+		template, words.Declared = answer.Words.Rejection, answer.Words.Phrases
 	}
 	parts := []string{"Not called: " + status.String() + ", by policy."}
 	switch {
 	case refused:
 		parts = []string{"Not called: disabled_unknown.", refusal}
-	case status == DisabledUnknown:
+	case status == StatusDisabledUnknown:
 		parts = []string{"Not called: disabled_unknown.",
-			"The reason could not be determined; held back rather than guessed.", unreadSentence(answer.Unread), words.fill(template)}
+			"The reason could not be determined; held back rather than guessed.", unreadSentence(answer.Unread), words.Fill(template)}
 	default:
-		parts = append(parts, words.fill(template))
+		parts = append(parts, words.Fill(template))
 	}
-	parts = append(parts, whoLifts[lifted], whenToRetry(lifted, retry),
-		"See `"+a.discoveryTool()+"` with `include_disabled: true`.")
-	var content object
-	content.text("status", status.String())
-	content.text("server", cut(server, maxShownName))
-	content.text("tool", cut(tool, maxShownName))
-	content.text("lifted_by", lifted.String())
-	content.text("retry", retry)
+	parts = append(parts, whoLifts[lifted], whenToRetry(lifted, retry))
+	if !a.NoDiscovery {
+		parts = append(parts, "See `"+a.discoveryTool()+"` with `include_disabled: true`.")
+	}
+	var content wording.Object
+	content.Text("status", status.String())
+	content.Text("server", wording.Cut(server, wording.MaxShownName))
+	content.Text("tool", wording.Cut(tool, wording.MaxShownName))
+	content.Text("lifted_by", lifted.String())
+	content.Text("retry", retry)
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
-	return Result{Text: strings.Join(parts, " "), StructuredContent: content.json(), IsError: true}, true
+	return &Result{Text: strings.Join(parts, " "), StructuredContent: content.JSON(), IsError: true}
 }
 
 func liftedByOf(status Status) LiftedBy {
 	switch status {
-	case DisabledByConfig:
+	case StatusDisabledByConfig:
 		return LiftedByOperator
-	case DisabledUnknown:
+	case StatusDisabledUnknown:
 		return LiftedByUndetermined
 	}
 	return LiftedByUser
@@ -87,11 +96,11 @@ var reservedNames = []string{"agent", "annotations", "approval", "callability", 
 func isDeclared(fact string) bool {
 	words := strings.Split(fact, ".")
 	for _, word := range words {
-		if word == "" || !isSmall(word[0]) || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		if word == "" || word[0] < 'a' || 'z' < word[0] || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 			return false
 		}
 	}
-	return len(words) > 1 && len(fact) <= maxShownName && !slices.Contains(reservedNames, words[0])
+	return len(words) > 1 && len(fact) <= wording.MaxShownName && !slices.Contains(reservedNames, words[0])
 }
 
 // unreadSentence names the kinds of the facts that could not be read, and not the facts: an agent learns no label's key.
@@ -140,14 +149,17 @@ func kindOfFact(fact string) string {
 func (a Adapter) UnknownTool(name string, callable []string) Result {
 	hint := ""
 	if near := nearest(name, callable); len(near) > 0 {
-		hint = " Similar names: " + quotedAll(near) + "."
+		hint = " Similar names: " + wording.QuotedAll(near) + "."
 	}
-	return errorResult("Not called: there is no tool " + quoted(name) + "." + hint + " Find tools with `" + a.discoveryTool() + "`.")
+	if !a.NoDiscovery {
+		hint += " Find tools with `" + a.discoveryTool() + "`."
+	}
+	return errorResult("Not called: there is no tool " + wording.Quoted(name) + "." + hint)
 }
 
 // Unavailable is what an agent reads while there is no policy to decide by (A.7). It is no status.
 func Unavailable(reason string) Result {
-	return errorResult("Not done: " + sentence(reason, "the policy service gave no answer") + ". Nothing was shown or called;" +
+	return errorResult("Not done: " + wording.Sentence(reason, "the policy service gave no answer") + ". Nothing was shown or called;" +
 		" this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the policy service is" +
 		" down.")
 }

@@ -3,6 +3,8 @@ package callability
 import (
 	"strconv"
 	"strings"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
 // A Lock is one entry of a remediation: a status, and what to do about it.
@@ -16,12 +18,12 @@ type Lock struct {
 func (j *Judgement) Locks(names ...string) []Lock {
 	var tools []*judged
 	for place := range j.tools {
-		if tool := &j.tools[place]; tool.status != Callable && len(names) == 0 {
+		if tool := &j.tools[place]; tool.status != StatusCallable && len(names) == 0 {
 			tools = append(tools, tool)
 		}
 	}
 	for _, name := range names {
-		if tool := j.tool(name); tool != nil && tool.status != Callable {
+		if tool := j.tool(name); tool != nil && tool.status != StatusCallable {
 			tools = append(tools, tool)
 		}
 	}
@@ -30,7 +32,7 @@ func (j *Judgement) Locks(names ...string) []Lock {
 
 func (j *Judgement) locks(tools []*judged) []Lock {
 	found := []Lock{}
-	for status := ServerDisabled; status <= Callable; status++ {
+	for status := StatusServerDisabled; status <= StatusCallable; status++ {
 		var mine []*judged
 		for _, tool := range tools {
 			if tool.status == status {
@@ -45,11 +47,11 @@ func (j *Judgement) locks(tools []*judged) []Lock {
 }
 
 func remediation(locks []Lock) []byte {
-	var found object
+	var found wording.Object
 	for _, each := range locks {
-		found.text(each.Status.String(), each.Text)
+		found.Text(each.Status.String(), each.Text)
 	}
-	return found.json()
+	return found.JSON()
 }
 
 // maxNamed is how many tools the introduction of a text names; more are counted.
@@ -62,7 +64,7 @@ func (j *Judgement) remediationOf(status Status, tools []*judged) string {
 	filled := map[string]string{}
 	for _, tool := range tools {
 		text := tool.refusal
-		if status != DisabledUnknown || tool.undetermined || text == "" {
+		if status != StatusDisabledUnknown || tool.undetermined || text == "" {
 			found, ok := filled[tool.wordsRule]
 			if !ok {
 				found = j.wordsOf(status, tool.wordsRule)
@@ -91,9 +93,9 @@ func (j *Judgement) wordsOf(status Status, rule string) string {
 	}
 	template := words.Remediation
 	if template == "" {
-		template = unexplained
+		template = wording.Unexplained
 	}
-	return filling{own: j.adapter.Phrases, declared: words.Phrases}.fill(template)
+	return wording.Filling{Own: j.adapter.Phrases, Declared: words.Phrases}.Fill(template)
 }
 
 func namesInSentence(names []string) string {
@@ -113,7 +115,7 @@ func inSentence(name string) string {
 	visible := func(character rune) bool { return character > ' ' && character < 0x7f && character != '`' }
 	hidden := strings.IndexFunc(name, func(character rune) bool { return !visible(character) }) >= 0
 	if name == "" || len(name) > maxShownName || hidden {
-		return quoted(name)
+		return wording.Quoted(name)
 	}
 	return "`" + name + "`"
 }

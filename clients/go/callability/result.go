@@ -1,34 +1,37 @@
 package callability
 
+import (
+	"encoding/json"
+
+	"github.com/callability/callability/clients/go/internal/wording"
+)
+
 // A Result is an MCP tool result: one text block, and perhaps an object as structured content.
 type Result struct {
 	// Text is the text of the only content block.
 	Text string
 	// StructuredContent is a JSON object; nil: there is none.
-	StructuredContent []byte
+	StructuredContent json.RawMessage
 	// IsError says that the agent should see a failure.
 	IsError bool
 }
 
-// MarshalJSON writes the result to the byte as docs/adapter.md specifies. Call it directly, or on an encoder with
-// SetEscapeHTML(false): json.Marshal escapes some characters of what it returns.
-func (r Result) MarshalJSON() ([]byte, error) { return r.JSON(), nil }
-
-// JSON writes the result to the byte as docs/adapter.md specifies.
+// JSON writes the result to the byte as docs/adapter.md specifies. It is no json.Marshaler: encoding/json would escape some
+// characters of what that returns.
 func (r Result) JSON() []byte {
-	var block, found object
-	block.text("type", "text")
-	block.text("text", r.Text)
-	found.encoded("content", append(append([]byte{'['}, block.json()...), ']'))
+	var block, found wording.Object
+	block.Text("type", "text")
+	block.Text("text", r.Text)
+	found.Encoded("content", append(append([]byte{'['}, block.JSON()...), ']'))
 	if r.StructuredContent != nil {
-		found.encoded("structuredContent", r.StructuredContent)
+		found.Encoded("structuredContent", r.StructuredContent)
 	}
 	if r.IsError {
-		found.encoded("isError", []byte("true"))
+		found.Encoded("isError", []byte("true"))
 	} else {
-		found.encoded("isError", []byte("false"))
+		found.Encoded("isError", []byte("false"))
 	}
-	return found.json()
+	return found.JSON()
 }
 
 func errorResult(text string) Result { return Result{Text: text, IsError: true} }

@@ -8,28 +8,33 @@ import (
 // A Scope is the servers that an agent may see. The zero Scope is no server: an agent of which nothing was set sees
 // nothing. A server out of its scope does not exist for an agent.
 type Scope struct {
-	all   bool
+	all bool
+	// names are in order, each once.
 	names []string
+	// key is equal for equal scopes, and for no others: a name may hold every byte.
+	key string
 }
 
 // AllServers is the scope of an agent that may see every server. It is never a default: say it where that is meant.
-func AllServers() Scope { return Scope{all: true} }
+func AllServers() Scope { return Scope{all: true, key: "*"} }
 
 // Servers is the scope of some servers, by name; without names, it is no server.
-func Servers(names ...string) Scope { return Scope{names: slices.Clone(names)} }
-
-// Includes says whether a server is in the scope.
-func (s Scope) Includes(server string) bool { return s.all || slices.Contains(s.names, server) }
-
-// key is equal for equal scopes, and for no others: a name may hold every byte.
-func (s Scope) key() string {
-	if s.all {
-		return "*"
-	}
-	key := []byte("=")
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(s.names))) {
+func Servers(names ...string) Scope {
+	scope := Scope{names: slices.Compact(slices.Sorted(slices.Values(names)))}
+	var key []byte
+	for _, name := range scope.names {
 		key = append(strconv.AppendInt(key, int64(len(name)), 10), ':')
 		key = append(key, name...)
 	}
-	return string(key)
+	scope.key = string(key)
+	return scope
+}
+
+// Includes says whether a server is in the scope.
+func (s Scope) Includes(server string) bool {
+	if s.all {
+		return true
+	}
+	_, found := slices.BinarySearch(s.names, server)
+	return found
 }

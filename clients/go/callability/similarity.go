@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
 const (
@@ -17,7 +19,7 @@ func nearest(name string, names []string) []string {
 		name         string
 		common, size int
 	}
-	wanted := []rune(cut(name, maxCompared))
+	wanted := []rune(wording.Cut(name, maxCompared))
 	var found []near
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, each := range sorted {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/outcome"
 )
 
 // orderedLocks reads an object whose order matters.
@@ -39,17 +40,17 @@ func orderedLocks(t *testing.T, text json.RawMessage) []callability.Lock {
 
 func (v vectorJSON) enableResult(t *testing.T) callability.Result {
 	t.Helper()
-	more := callability.EnableResult{Variables: v.Variables, Locks: orderedLocks(t, v.Locks), Reason: v.Reason}
+	more := outcome.EnableDetails{Variables: v.Variables, Locks: orderedLocks(t, v.Locks), Reason: v.Reason}
 	if v.Load != nil {
 		load := v.Load.load()
 		more.Load = &load
 	}
-	return callability.Adapter{Phrases: v.Phrases}.EnableResult(v.Response.enable(), v.Server, more)
+	return outcome.EnableResult(callability.Adapter{Phrases: v.Phrases}, v.Response.enable(), v.Server, more)
 }
 
 func (v vectorJSON) arguments(t *testing.T) string {
 	t.Helper()
-	found, err := callability.CheckArguments([]byte(v.Arguments))
+	found, err := callability.Adapter{}.Arguments([]byte(v.Arguments))
 	var invalid *callability.InvalidArgument
 	if errors.As(err, &invalid) {
 		return string(invalid.Result().JSON())
@@ -76,10 +77,10 @@ func (v vectorJSON) discovery(t *testing.T, judgement judgementJSON) string {
 			text, ok := v.Texts[name]
 			found := callability.ToolText{Description: text.Description}
 			if text.InputSchema != nil {
-				found.InputSchema = []byte(*text.InputSchema)
+				found.InputSchema = json.RawMessage(*text.InputSchema)
 			}
 			if text.Annotations != nil {
-				found.Annotations = []byte(*text.Annotations)
+				found.Annotations = json.RawMessage(*text.Annotations)
 			}
 			return found, ok
 		},
@@ -100,18 +101,19 @@ func TestTheAdapterWritesTheBytesOfEveryVector(t *testing.T) {
 		"discovery":     func(t *testing.T, v vectorJSON, j judgementJSON) string { return v.discovery(t, j) },
 		"enable_result": func(t *testing.T, v vectorJSON, _ judgementJSON) string { return string(v.enableResult(t).JSON()) },
 		"load_messages": func(_ *testing.T, v vectorJSON, _ judgementJSON) string {
-			answers := map[string]callability.LoadAnswer{}
+			answers := map[string]outcome.LoadAnswer{}
 			for name, reply := range v.Responses {
 				answers[name] = reply.load()
 			}
-			return string(callability.LoadMessagesJSON(callability.Adapter{Phrases: v.Phrases}.LoadMessages(answers, v.Reasons)))
+			return string(outcome.LoadMessagesJSON(outcome.LoadMessages(callability.Adapter{Phrases: v.Phrases}, answers, v.Reasons)))
 		},
 		"near_names": unknownTool,
 		"rejection": func(_ *testing.T, v vectorJSON, _ judgementJSON) string {
 			adapter := callability.Adapter{
 				Phrases: v.Phrases, DiscoveryTool: v.DiscoveryTool, FactsFromConfig: v.FactsFromConfig,
 			}
-			if result, ok := adapter.Rejection(v.Response.answer(), v.Server, v.Tool, v.Refusal); ok {
+			item := callability.Item{Server: v.Server, Tool: v.Tool, Answer: v.Response.answer(), Refusal: v.Refusal}
+			if result, ok := adapter.Rejection(item); ok {
 				return string(result.JSON())
 			}
 			return ""

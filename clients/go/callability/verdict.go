@@ -6,23 +6,23 @@ type Status uint8
 // The statuses of a tool. A tool for which there is no verdict has StatusUnspecified, and is not called.
 const (
 	StatusUnspecified Status = iota
-	ServerDisabled
-	DisabledByConfig
-	ServerQuarantined
-	DisabledByUser
-	PendingApproval
-	DisabledUnknown
-	Callable
+	StatusServerDisabled
+	StatusDisabledByConfig
+	StatusServerQuarantined
+	StatusDisabledByUser
+	StatusPendingApproval
+	StatusDisabledUnknown
+	StatusCallable
 )
 
 var statusNames = [...]string{"unspecified", "server_disabled", "disabled_by_config", "server_quarantined",
 	"disabled_by_user", "pending_approval", "disabled_unknown", "callable"}
 
-func (s Status) String() string { return nameOf(statusNames[:], int(s)) }
+func (s Status) String() string { return nameIn(statusNames[:], int(s)) }
 
 // statusOf is a status by its number in the contract; StatusUnspecified for one of a later version.
 func statusOf(number int32) Status {
-	if number < 1 || number > int32(Callable) {
+	if number < 1 || number > int32(StatusCallable) {
 		return StatusUnspecified
 	}
 	return Status(number)
@@ -42,7 +42,7 @@ const (
 
 var liftedByNames = [...]string{"unspecified", "user", "operator", "undetermined", "none"}
 
-func (l LiftedBy) String() string { return nameOf(liftedByNames[:], int(l)) }
+func (l LiftedBy) String() string { return nameIn(liftedByNames[:], int(l)) }
 
 // Retry says whether the same call may succeed without a change.
 type Retry uint8
@@ -57,9 +57,9 @@ const (
 
 var retryNames = [...]string{"unspecified", "never", "later", "now"}
 
-func (r Retry) String() string { return nameOf(retryNames[:], int(r)) }
+func (r Retry) String() string { return nameIn(retryNames[:], int(r)) }
 
-func nameOf(names []string, number int) string {
+func nameIn(names []string, number int) string {
 	if number >= len(names) {
 		return names[0]
 	}
@@ -75,15 +75,15 @@ type Verdict struct {
 }
 
 // Callable says whether the tool can be called now.
-func (v Verdict) Callable() bool { return v.Status() == Callable }
+func (v Verdict) Callable() bool { return v.Status() == StatusCallable }
 
-// Status is the answer. An item with an error and a status of a later version have DisabledUnknown.
+// Status is the answer. An item with an error and a status of a later version have StatusDisabledUnknown.
 func (v Verdict) Status() Status {
 	if v.policy == nil {
 		return StatusUnspecified
 	}
 	if v.number < 0 {
-		return DisabledUnknown
+		return StatusDisabledUnknown
 	}
 	return v.policy.verdicts[v.number].status
 }
@@ -206,7 +206,7 @@ type Words struct {
 func (v Verdict) Answer() Answer {
 	status := v.Status()
 	if v.number < 0 || v.policy != nil && v.policy.verdicts[v.number].later {
-		// The adapter takes DisabledUnknown as decided by the policy, and then gives the refusal of the proxy as the reason.
+		// The adapter takes StatusDisabledUnknown as decided by the policy, and then gives the refusal of the proxy as the reason.
 		status = StatusUnspecified
 	}
 	return Answer{

@@ -50,17 +50,17 @@ type Fault string
 
 // The faults.
 const (
-	// UndeclaredLabel: the policy does not declare the label, so that no rule reads it.
-	UndeclaredLabel Fault = "undeclared_label"
-	// UndeclaredValue: the policy does not declare this value. Every rule that reads the label or fact is undetermined, unless
+	// FaultUndeclaredLabel: the policy does not declare the label, so that no rule reads it.
+	FaultUndeclaredLabel Fault = "undeclared_label"
+	// FaultUndeclaredValue: the policy does not declare this value. Every rule that reads the label or fact is undetermined, unless
 	// it is an asserted fact, which then has its default.
-	UndeclaredValue Fault = "undeclared_value"
-	// UndeclaredFact: the policy does not declare the fact of this server, tool or agent, so that no rule reads it.
-	UndeclaredFact Fault = "undeclared_fact"
-	// MissingGroup: rules read the group, and the facts leave it out: every rule that reads it is undetermined.
-	MissingGroup Fault = "missing_group"
-	// MissingFact: rules read the declared fact, and the facts leave it out: every rule that reads it is undetermined.
-	MissingFact Fault = "missing_fact"
+	FaultUndeclaredValue Fault = "undeclared_value"
+	// FaultUndeclaredFact: the policy does not declare the fact of this server, tool or agent, so that no rule reads it.
+	FaultUndeclaredFact Fault = "undeclared_fact"
+	// FaultMissingGroup: rules read the group, and the facts leave it out: every rule that reads it is undetermined.
+	FaultMissingGroup Fault = "missing_group"
+	// FaultMissingFact: rules read the declared fact, and the facts leave it out: every rule that reads it is undetermined.
+	FaultMissingFact Fault = "missing_fact"
 )
 
 // A Finding is a fact that the policy cannot read as intended. Fact is as rules write it, or a group that is missing, such
@@ -162,7 +162,7 @@ func (p *Policy) Check(facts Facts) []Finding {
 		if !group.known && slices.ContainsFunc(vocabulary.Reads, func(fact string) bool {
 			return fact == group.name || strings.HasPrefix(fact, group.name+".")
 		}) {
-			found = append(found, Finding{Fault: MissingGroup, Fact: group.name})
+			found = append(found, Finding{Fault: FaultMissingGroup, Fact: group.name})
 		}
 	}
 	found = append(found, vocabulary.checkLabels(subject+".label.", sent.labels)...)
@@ -182,9 +182,9 @@ func (v Vocabulary) checkLabels(prefix string, labels Labels) []Finding {
 		switch {
 		case !known:
 			near := nearestDeclared(key, slices.Collect(maps.Keys(declared)))
-			found = append(found, Finding{UndeclaredLabel, prefix + key, labels[key], near})
+			found = append(found, Finding{FaultUndeclaredLabel, prefix + key, labels[key], near})
 		case !slices.Contains(values, labels[key]):
-			found = append(found, Finding{UndeclaredValue, prefix + key, labels[key], nearestDeclared(labels[key], values)})
+			found = append(found, Finding{FaultUndeclaredValue, prefix + key, labels[key], nearestDeclared(labels[key], values)})
 		}
 	}
 	return found
@@ -203,14 +203,14 @@ func (v Vocabulary) checkDeclared(subject string, declared Declared) []Finding {
 		switch value := declared[name]; {
 		case !known:
 			near := nearestDeclared(name, slices.Collect(maps.Keys(names)))
-			found = append(found, Finding{UndeclaredFact, name, value, near})
+			found = append(found, Finding{FaultUndeclaredFact, name, value, near})
 		case !slices.Contains(fact.Values, value):
-			found = append(found, Finding{UndeclaredValue, name, value, nearestDeclared(value, fact.Values)})
+			found = append(found, Finding{FaultUndeclaredValue, name, value, nearestDeclared(value, fact.Values)})
 		}
 	}
 	for _, each := range v.Facts {
 		if _, given := declared[each.Name]; each.Subject == subject && !given && !each.Asserted && slices.Contains(v.Reads, each.Name) {
-			found = append(found, Finding{Fault: MissingFact, Fact: each.Name})
+			found = append(found, Finding{Fault: FaultMissingFact, Fact: each.Name})
 		}
 	}
 	return found

@@ -53,10 +53,10 @@ func TestAMisspelledLabelIsFound(t *testing.T) {
 		{callability.Labels{"environment": "production"}, nil},
 		{callability.Labels{}, nil},
 		{callability.Labels{"enviroment": "production"}, []callability.Finding{
-			{Fault: callability.UndeclaredLabel, Fact: "server.label.enviroment", Value: "production", Near: "environment"}}},
+			{Fault: callability.FaultUndeclaredLabel, Fact: "server.label.enviroment", Value: "production", Near: "environment"}}},
 		{callability.Labels{"environment": "prod"}, []callability.Finding{
-			{Fault: callability.UndeclaredValue, Fact: "server.label.environment", Value: "prod", Near: "production"}}},
-		{nil, []callability.Finding{{Fault: callability.MissingGroup, Fact: "server.label"}}},
+			{Fault: callability.FaultUndeclaredValue, Fact: "server.label.environment", Value: "prod", Near: "production"}}},
+		{nil, []callability.Finding{{Fault: callability.FaultMissingGroup, Fact: "server.label"}}},
 	} {
 		known.Labels = each.labels
 		if found := policy.Check(known); !slices.Equal(found, each.wanted) {
@@ -89,7 +89,7 @@ func TestDeclaredFactsAreCheckedForTheirSubject(t *testing.T) {
 	if found := policy.Check(facts(callability.Declared{fact.Name: fact.Values[0]})); len(found) > 0 {
 		t.Errorf("found %v", found)
 	}
-	for given, wanted := range map[string]callability.Fault{fact.Name: callability.UndeclaredValue, fact.Name + "x": callability.UndeclaredFact} {
+	for given, wanted := range map[string]callability.Fault{fact.Name: callability.FaultUndeclaredValue, fact.Name + "x": callability.FaultUndeclaredFact} {
 		found := policy.Check(facts(callability.Declared{given: "odd"}))
 		if !slices.ContainsFunc(found, func(each callability.Finding) bool { return each.Fault == wanted && each.Fact == given }) {
 			t.Errorf("%s: found %v, wanted %s", given, found, wanted)

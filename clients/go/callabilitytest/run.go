@@ -16,8 +16,8 @@ var (
 	quarantine = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.True, Labels: callability.NoLabels()}
 	open       = facts(callability.False, callability.NoRecord)
 	denied     = facts(callability.True, callability.NoRecord)
-	disabled   = facts(callability.False, callability.Record(callability.True, callability.Approved))
-	pending    = facts(callability.False, callability.Record(callability.False, callability.Pending))
+	disabled   = facts(callability.False, callability.Record(callability.True, callability.ApprovalApproved))
+	pending    = facts(callability.False, callability.Record(callability.False, callability.ApprovalPending))
 	unreadable = facts(callability.False, callability.Approval{})
 )
 

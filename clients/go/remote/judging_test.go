@@ -126,7 +126,7 @@ func TestAToolTooLargeForAnyRequestIsHeldBackByItself(t *testing.T) {
 	if found := judgement.CallableNames(); !slices.Equal(found, []string{"git:read", "git:write"}) {
 		t.Errorf("found %q", found)
 	}
-	if judgement.Status("git:large") != callability.DisabledUnknown || judgement.Searchable("git:large") {
+	if judgement.Status("git:large") != callability.StatusDisabledUnknown || judgement.Searchable("git:large") {
 		t.Errorf("found %s", judgement.Status("git:large"))
 	}
 }

@@ -4,29 +4,30 @@ import (
 	"context"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/outcome"
 	v1 "github.com/callability/callability/clients/go/remote/v1"
 )
 
 // ClassifyLoad decides how the load of a server's tools ended. An error is that of Check.
-func (c *Client) ClassifyLoad(ctx context.Context, facts callability.LoadFacts) (callability.LoadAnswer, error) {
+func (c *Client) ClassifyLoad(ctx context.Context, facts outcome.LoadFacts) (outcome.LoadAnswer, error) {
 	reply, err := v1.NewCallabilityServiceClient(c).ClassifyLoad(ctx, LoadRequest(facts))
 	if err != nil {
-		return callability.LoadAnswer{}, err
+		return outcome.LoadAnswer{}, err
 	}
 	return LoadAnswerOf(reply), nil
 }
 
 // ClassifyEnable decides how an enable of a server ended. An error is that of Check.
-func (c *Client) ClassifyEnable(ctx context.Context, facts callability.EnableFacts) (callability.EnableAnswer, error) {
+func (c *Client) ClassifyEnable(ctx context.Context, facts outcome.EnableFacts) (outcome.EnableAnswer, error) {
 	reply, err := v1.NewCallabilityServiceClient(c).ClassifyEnable(ctx, EnableRequest(facts))
 	if err != nil {
-		return callability.EnableAnswer{}, err
+		return outcome.EnableAnswer{}, err
 	}
 	return EnableAnswerOf(reply), nil
 }
 
 // LoadRequest is the request about a load.
-func LoadRequest(facts callability.LoadFacts) *v1.ClassifyLoadRequest {
+func LoadRequest(facts outcome.LoadFacts) *v1.ClassifyLoadRequest {
 	signals := &v1.LoadSignals{
 		TimeoutSignature: facts.TimeoutSignature,
 		InSession:        facts.InSession,
@@ -40,7 +41,7 @@ func LoadRequest(facts callability.LoadFacts) *v1.ClassifyLoadRequest {
 }
 
 // EnableRequest is the request about an enable.
-func EnableRequest(facts callability.EnableFacts) *v1.ClassifyEnableRequest {
+func EnableRequest(facts outcome.EnableFacts) *v1.ClassifyEnableRequest {
 	return &v1.ClassifyEnableRequest{Facts: &v1.EnableFacts{
 		Known:         truth(facts.Known),
 		WasConnected:  truth(facts.WasConnected),
@@ -62,32 +63,32 @@ func given[T comparable](value T) *T {
 }
 
 // LoadAnswerOf is what the adapter takes of an answer about a load.
-func LoadAnswerOf(reply *v1.ClassifyLoadResponse) callability.LoadAnswer {
+func LoadAnswerOf(reply *v1.ClassifyLoadResponse) outcome.LoadAnswer {
 	verdict, words := reply.GetVerdict(), reply.GetWords()
-	return callability.LoadAnswer{
-		Status:       callability.LoadStatus(known(verdict.GetStatus(), v1.LoadStatus_name)),
+	return outcome.LoadAnswer{
+		Status:       outcome.LoadStatus(known(verdict.GetStatus(), v1.LoadStatus_name)),
 		Rule:         verdict.GetRule(),
 		Undetermined: verdict.GetUndetermined(),
 		LiftedBy:     callability.LiftedBy(known(verdict.GetLiftedBy(), v1.LiftedBy_name)),
 		Retry:        retryOf(verdict.GetRetry()),
-		WordsStatus:  callability.LoadStatus(known(words.GetStatus(), v1.LoadStatus_name)),
+		WordsStatus:  outcome.LoadStatus(known(words.GetStatus(), v1.LoadStatus_name)),
 		Message:      words.GetMessage(),
 	}
 }
 
 // EnableAnswerOf is what the adapter takes of an answer about an enable.
-func EnableAnswerOf(reply *v1.ClassifyEnableResponse) callability.EnableAnswer {
+func EnableAnswerOf(reply *v1.ClassifyEnableResponse) outcome.EnableAnswer {
 	verdict, words := reply.GetVerdict(), reply.GetWords()
-	return callability.EnableAnswer{
-		Status:       callability.EnableStatus(known(verdict.GetStatus(), v1.EnableStatus_name)),
+	return outcome.EnableAnswer{
+		Status:       outcome.EnableStatus(known(verdict.GetStatus(), v1.EnableStatus_name)),
 		Rule:         verdict.GetRule(),
 		Undetermined: verdict.GetUndetermined(),
 		LiftedBy:     callability.LiftedBy(known(verdict.GetLiftedBy(), v1.LiftedBy_name)),
 		Retry:        retryOf(verdict.GetRetry()),
-		Entry:        callability.EnableEntry(known(verdict.GetEntry(), v1.EnableEntry_name)),
+		Entry:        outcome.EnableEntry(known(verdict.GetEntry(), v1.EnableEntry_name)),
 		Error:        verdict.GetError(),
 		ToolsChanged: verdict.GetToolsChanged() > 0,
-		WordsStatus:  callability.EnableStatus(known(words.GetStatus(), v1.EnableStatus_name)),
+		WordsStatus:  outcome.EnableStatus(known(words.GetStatus(), v1.EnableStatus_name)),
 		Message:      words.GetMessage(),
 	}
 }

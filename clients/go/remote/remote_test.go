@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/outcome"
 	"github.com/callability/callability/clients/go/remote"
 )
 
@@ -36,9 +37,9 @@ func tools() []*callability.Tool {
 	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{}}
 	denied, disabled, unread, pending := facts, facts, facts, facts
 	denied.ConfigDenied = callability.True
-	disabled.Approval = callability.Record(callability.True, callability.Approved)
+	disabled.Approval = callability.Record(callability.True, callability.ApprovalApproved)
 	unread.Approval = callability.Approval{}
-	pending.Approval = callability.Record(callability.Unknown, callability.Pending)
+	pending.Approval = callability.Record(callability.Unknown, callability.ApprovalPending)
 	return []*callability.Tool{
 		enabled.Tool("status", facts), enabled.Tool("reset", denied), enabled.Tool("push", disabled),
 		enabled.Tool("log", unread), enabled.Tool("tag", pending), off.Tool("now", callability.ToolFacts{}),
@@ -110,10 +111,10 @@ func TestALocalPolicyClassifiesAsTheServiceDoes(t *testing.T) {
 	client := dial(t, serve(t, policyDirectory(t), "127.0.0.1:0").address)
 	local := followed(t, client, remote.LocalOptions{})
 	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
-	for _, facts := range []callability.LoadFacts{
+	for _, facts := range []outcome.LoadFacts{
 		{},
-		{Phase: callability.PhaseList, Failure: callability.FailureNone},
-		{Failure: callability.FailureTimeout, TriesLeft: 1, RetryScheduled: true},
+		{Phase: outcome.PhaseList, Failure: outcome.FailureNone},
+		{Failure: outcome.FailureTimeout, TriesLeft: 1, RetryScheduled: true},
 		{HTTPStatus: 401, TimeoutSignature: true}, {HTTPStatus: 404, InSession: true}, {Failure: 99},
 	} {
 		wanted, err := client.ClassifyLoad(t.Context(), facts)
@@ -121,14 +122,14 @@ func TestALocalPolicyClassifiesAsTheServiceDoes(t *testing.T) {
 			t.Errorf("%+v: found %+v, wanted %+v and %v", facts, found, wanted, err)
 		}
 	}
-	for _, facts := range []callability.EnableFacts{
+	for _, facts := range []outcome.EnableFacts{
 		{},
 		{Known: callability.False},
-		{Known: callability.True, WasConnected: callability.False, Credentials: callability.CredentialsMissing},
-		{Known: callability.True, WasConnected: callability.False, Credentials: callability.CredentialsComplete,
-			Authorization: callability.AuthorizationUnanswered, Ended: callability.EndFailed, DialogExpired: callability.True},
-		{Known: callability.True, WasConnected: callability.False, Credentials: callability.CredentialsComplete,
-			Authorization: callability.AuthorizationGranted, Ended: callability.EndConnected, CallableTools: callability.True},
+		{Known: callability.True, WasConnected: callability.False, Credentials: outcome.CredentialsMissing},
+		{Known: callability.True, WasConnected: callability.False, Credentials: outcome.CredentialsComplete,
+			Authorization: outcome.AuthorizationUnanswered, Ended: outcome.EndFailed, DialogExpired: callability.True},
+		{Known: callability.True, WasConnected: callability.False, Credentials: outcome.CredentialsComplete,
+			Authorization: outcome.AuthorizationGranted, Ended: outcome.EndConnected, CallableTools: callability.True},
 	} {
 		wanted, err := client.ClassifyEnable(t.Context(), facts)
 		if found := local.Policy().ClassifyEnable(facts); err != nil || found != wanted || found.Rule == "" {
@@ -149,7 +150,7 @@ func TestNoCallIsLostWhenOneOfTwoReplicasIsKilled(t *testing.T) {
 	ask := func(count int) {
 		t.Helper()
 		for range count {
-			if answer, err := client.Check(t.Context(), nil, tool); err != nil || answer.Status != callability.Callable {
+			if answer, err := client.Check(t.Context(), nil, tool); err != nil || answer.Status != callability.StatusCallable {
 				t.Fatalf("found %s and %v", answer.Status, err)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/outcome"
 )
 
 // A LoadRequest is a ClassifyLoadRequest.
@@ -56,10 +56,10 @@ func parsed[T any](text []byte) (*T, error) {
 }
 
 // Load is what the request says of a load.
-func (r *LoadRequest) Load() callability.LoadFacts {
-	found := callability.LoadFacts{
-		Phase:            enum[callability.LoadPhase](r.Signals.Phase, "LOAD_PHASE_"),
-		Failure:          enum[callability.LoadFailure](r.Signals.Failure, "LOAD_FAILURE_"),
+func (r *LoadRequest) Load() outcome.LoadFacts {
+	found := outcome.LoadFacts{
+		Phase:            enum[outcome.LoadPhase](r.Signals.Phase, "LOAD_PHASE_"),
+		Failure:          enum[outcome.LoadFailure](r.Signals.Failure, "LOAD_FAILURE_"),
 		TimeoutSignature: r.Signals.TimeoutSignature,
 		InSession:        r.Signals.InSession,
 		TriesLeft:        r.Signals.TriesLeft,
@@ -72,15 +72,15 @@ func (r *LoadRequest) Load() callability.LoadFacts {
 }
 
 // Enable is what the request says of an enable.
-func (r *EnableRequest) Enable() callability.EnableFacts {
-	return callability.EnableFacts{
+func (r *EnableRequest) Enable() outcome.EnableFacts {
+	return outcome.EnableFacts{
 		Known:         known(r.Facts.Known),
 		WasConnected:  known(r.Facts.WasConnected),
-		Credentials:   enum[callability.EnableCredentials](r.Facts.Credentials, "ENABLE_CREDENTIALS_"),
-		Authorization: enum[callability.EnableAuthorization](r.Facts.Authorization, "ENABLE_AUTHORIZATION_"),
-		Ended:         enum[callability.EnableEnd](r.Facts.Ended, "ENABLE_END_"),
+		Credentials:   enum[outcome.EnableCredentials](r.Facts.Credentials, "ENABLE_CREDENTIALS_"),
+		Authorization: enum[outcome.EnableAuthorization](r.Facts.Authorization, "ENABLE_AUTHORIZATION_"),
+		Ended:         enum[outcome.EnableEnd](r.Facts.Ended, "ENABLE_END_"),
 		CallableTools: known(r.Facts.CallableTools),
-		Load:          enum[callability.LoadStatus](r.Facts.LoadStatus, "LOAD_STATUS_"),
+		Load:          enum[outcome.LoadStatus](r.Facts.LoadStatus, "LOAD_STATUS_"),
 		DialogExpired: known(r.Facts.DialogExpired),
 	}
 }

@@ -107,9 +107,9 @@ func (f ToolFacts) facts() callability.ToolFacts {
 }
 
 var statuses = map[string]callability.ApprovalStatus{
-	"APPROVAL_STATUS_APPROVED": callability.Approved,
-	"APPROVAL_STATUS_PENDING":  callability.Pending,
-	"APPROVAL_STATUS_CHANGED":  callability.Changed,
+	"APPROVAL_STATUS_APPROVED": callability.ApprovalApproved,
+	"APPROVAL_STATUS_PENDING":  callability.ApprovalPending,
+	"APPROVAL_STATUS_CHANGED":  callability.ApprovalChanged,
 }
 
 func statusOf(value any) callability.ApprovalStatus {

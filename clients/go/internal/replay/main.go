@@ -16,6 +16,7 @@ import (
 
 	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/internal/contractjson"
+	"github.com/callability/callability/clients/go/outcome"
 )
 
 type answer struct {
@@ -80,14 +81,14 @@ var calls = map[string]func(*callability.Policy, []byte) (any, error){
 		if err != nil {
 			return nil, err
 		}
-		return policy.ClassifyLoad(request.Load()), nil
+		return outcome.ClassifyLoad(policy, request.Load()), nil
 	},
 	"ClassifyEnable": func(policy *callability.Policy, line []byte) (any, error) {
 		request, err := contractjson.ParseEnable(line)
 		if err != nil {
 			return nil, err
 		}
-		return policy.ClassifyEnable(request.Enable()), nil
+		return outcome.ClassifyEnable(policy, request.Enable()), nil
 	},
 }
 

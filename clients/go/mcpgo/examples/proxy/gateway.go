@@ -111,8 +111,8 @@ func (s serverConfig) approval(name string) callability.Approval {
 		return callability.NoRecord
 	}
 	status := map[string]callability.ApprovalStatus{
-		"": callability.Approved, "approved": callability.Approved,
-		"pending": callability.Pending, "changed": callability.Changed,
+		"": callability.ApprovalApproved, "approved": callability.ApprovalApproved,
+		"pending": callability.ApprovalPending, "changed": callability.ApprovalChanged,
 	}[record.Status]
 	return callability.Record(callability.Known(record.Disabled), status)
 }

@@ -1,4 +1,4 @@
-package callability
+package outcome
 
 import (
 	"slices"
@@ -124,10 +124,10 @@ func (f LoadFacts) values() map[string]string {
 		"load.failure":           knownName(failureNames[:], int(failure)),
 		"load.http_class":        class,
 		"load.http_status":       number,
-		"load.timeout_signature": boolText(Known(f.TimeoutSignature)),
-		"load.in_session":        boolText(Known(f.InSession)),
-		"load.tries_left":        boolText(Known(f.TriesLeft > 0)),
-		"load.retry_scheduled":   boolText(Known(f.RetryScheduled)),
+		"load.timeout_signature": strconv.FormatBool(f.TimeoutSignature),
+		"load.in_session":        strconv.FormatBool(f.InSession),
+		"load.tries_left":        strconv.FormatBool(f.TriesLeft > 0),
+		"load.retry_scheduled":   strconv.FormatBool(f.RetryScheduled),
 	}
 }
 

@@ -1,4 +1,5 @@
-package callability
+// Package wording writes the texts and the JSON of docs/adapter.md to the byte.
+package wording
 
 import (
 	"strings"
@@ -6,19 +7,19 @@ import (
 )
 
 const (
-	maxShownName = 128
+	MaxShownName = 128
 	maxLine      = 1000
 	maxParts     = 19
 )
 
-// isPlain says whether a name is 1 to 128 characters of `[A-Za-z0-9_.-]`.
-func isPlain(name string) bool {
+// IsPlain says whether a name is 1 to 128 characters of `[A-Za-z0-9_.-]`.
+func IsPlain(name string) bool {
 	for _, each := range []byte(name) {
 		if !isAlphanumeric(each) && each != '_' && each != '.' && each != '-' {
 			return false
 		}
 	}
-	return name != "" && len(name) <= maxShownName
+	return name != "" && len(name) <= MaxShownName
 }
 
 func isAlphanumeric(each byte) bool { return isSmall(each) || isCapital(each) || isDigit(each) }
@@ -26,8 +27,8 @@ func isSmall(each byte) bool        { return 'a' <= each && each <= 'z' }
 func isCapital(each byte) bool      { return 'A' <= each && each <= 'Z' }
 func isDigit(each byte) bool        { return '0' <= each && each <= '9' }
 
-// cut returns the first characters of a text.
-func cut(text string, most int) string {
+// Cut returns the first characters of a text.
+func Cut(text string, most int) string {
 	count := 0
 	for place := range text {
 		if count == most {
@@ -38,10 +39,10 @@ func cut(text string, most int) string {
 	return text
 }
 
-// quoted returns a name as a JSON string of ASCII characters, cut.
-func quoted(name string) string {
+// Quoted returns a name as a JSON string of ASCII characters, cut.
+func Quoted(name string) string {
 	out := []byte{'"'}
-	for _, character := range cut(name, maxShownName) {
+	for _, character := range Cut(name, MaxShownName) {
 		switch {
 		case character == '"' || character == '\\':
 			out = append(out, '\\', byte(character))
@@ -59,10 +60,10 @@ func quoted(name string) string {
 	return string(append(out, '"'))
 }
 
-func quotedAll(names []string) string {
+func QuotedAll(names []string) string {
 	found := make([]string, len(names))
 	for place, name := range names {
-		found[place] = quoted(name)
+		found[place] = Quoted(name)
 	}
 	return strings.Join(found, ", ")
 }
@@ -83,31 +84,31 @@ func isBlank(character rune) bool {
 	return false
 }
 
-// oneLine returns a text of the proxy's own in one line of at most 1,000 characters.
-func oneLine(text string) string {
-	joined := strings.Join(strings.FieldsFunc(wellFormed(text), isBlank), " ")
-	return strings.TrimRight(cut(joined, maxLine), " ")
+// OneLine returns a text of the proxy's own in one line of at most 1,000 characters.
+func OneLine(text string) string {
+	joined := strings.Join(strings.FieldsFunc(WellFormed(text), isBlank), " ")
+	return strings.TrimRight(Cut(joined, maxLine), " ")
 }
 
-// wellFormed replaces every byte that is no part of a character. Halves of surrogate pairs were replaced when the text
+// WellFormed replaces every byte that is no part of a character. Halves of surrogate pairs were replaced when the text
 // was read: no text of Go has them.
-func wellFormed(text string) string {
+func WellFormed(text string) string {
 	if utf8.ValidString(text) {
 		return text
 	}
 	return string([]rune(text))
 }
 
-// sentence returns a text in one line and without full stops at its end, or what stands for an empty one.
-func sentence(text, otherwise string) string {
-	if found := strings.TrimRight(oneLine(text), "."); found != "" {
+// Sentence returns a text in one line and without full stops at its end, or what stands for an empty one.
+func Sentence(text, otherwise string) string {
+	if found := strings.TrimRight(OneLine(text), "."); found != "" {
 		return found
 	}
 	return otherwise
 }
 
-// shortened cuts a text in one line after its 18th part, if it has more than 19.
-func shortened(line string) string {
+// Shortened cuts a text in one line after its 18th part, if it has more than 19.
+func Shortened(line string) string {
 	parts, after := 0, 0
 	for place := 0; place < len(line); {
 		if line[place] == ' ' {

@@ -1,4 +1,4 @@
-package callability
+package wording
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// appendJSONString appends a text as docs/adapter.md writes it: encoding/json would escape U+2028 and U+2029 too.
-func appendJSONString(out []byte, text string) []byte {
+// AppendJSONString appends a text as docs/adapter.md writes it: encoding/json would escape U+2028 and U+2029 too.
+func AppendJSONString(out []byte, text string) []byte {
 	out = append(out, '"')
 	for _, character := range text {
 		switch {
@@ -44,31 +44,31 @@ func appendEscape(out []byte, unit rune) []byte {
 	return append(out, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15], hexDigits[unit>>4&15], hexDigits[unit&15])
 }
 
-// An object is a JSON object whose members keep their order. A value is encoded when it is set.
-type object struct{ members []byte }
+// An Object is a JSON object whose members keep their order. A value is encoded when it is set.
+type Object struct{ members []byte }
 
-func (o *object) key(name string) {
+func (o *Object) key(name string) {
 	if len(o.members) > 0 {
 		o.members = append(o.members, ',')
 	}
-	o.members = append(appendJSONString(o.members, name), ':')
+	o.members = append(AppendJSONString(o.members, name), ':')
 }
 
-func (o *object) text(name, value string) {
+func (o *Object) Text(name, value string) {
 	o.key(name)
-	o.members = appendJSONString(o.members, value)
+	o.members = AppendJSONString(o.members, value)
 }
 
-func (o *object) number(name string, value int) {
+func (o *Object) Number(name string, value int) {
 	o.key(name)
 	o.members = fmt.Append(o.members, value)
 }
 
-func (o *object) encoded(name string, value []byte) {
+func (o *Object) Encoded(name string, value []byte) {
 	o.key(name)
 	o.members = append(o.members, value...)
 }
 
-func (o *object) json() []byte {
+func (o *Object) JSON() []byte {
 	return append(append(append(make([]byte, 0, len(o.members)+2), '{'), o.members...), '}')
 }

@@ -1,11 +1,23 @@
-package callability
+// Package outcome decides how loads of tools and enables of servers ended, and writes what agents read about them. A proxy
+// that only decides calls does not need it.
+package outcome
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/internal/wording"
 )
+
+func nameOf(names []string, number int) string {
+	if number >= len(names) {
+		return names[0]
+	}
+	return names[number]
+}
 
 // A LoadStatus says how loading the tools of a server ended. Its numbers are those of the contract.
 type LoadStatus uint8
@@ -31,14 +43,14 @@ type EnableStatus uint8
 // The statuses of an enable.
 const (
 	EnableUnspecified EnableStatus = iota
-	UnknownServer
-	AlreadyEnabled
-	MissingCredentials
-	Enabled
-	Declined
-	AuthorizationRequired
-	Cancelled
-	ConnectFailed
+	EnableUnknownServer
+	EnableAlreadyEnabled
+	EnableMissingCredentials
+	EnableEnabled
+	EnableDeclined
+	EnableAuthorizationRequired
+	EnableCancelled
+	EnableConnectFailed
 )
 
 var enableNames = [...]string{"unspecified", "unknown_server", "already_enabled", "missing_credentials", "enabled",
@@ -46,7 +58,7 @@ var enableNames = [...]string{"unspecified", "unknown_server", "already_enabled"
 
 func (s EnableStatus) String() string { return nameOf(enableNames[:], int(s)) }
 
-func (s EnableStatus) known() bool { return UnknownServer <= s && s <= ConnectFailed }
+func (s EnableStatus) known() bool { return EnableUnknownServer <= s && s <= EnableConnectFailed }
 
 // An EnableEntry says what happens to the catalog entry that an enable uses. Its numbers are those of the contract.
 type EnableEntry uint8
@@ -71,8 +83,8 @@ type LoadAnswer struct {
 	Rule string
 	// Undetermined says whether a rule was reached whose condition depends on an unknown fact.
 	Undetermined bool
-	LiftedBy     LiftedBy
-	Retry        Retry
+	LiftedBy     callability.LiftedBy
+	Retry        callability.Retry
 	// WordsStatus and Message are the words for the answer, and the status that they are for.
 	WordsStatus LoadStatus
 	Message     string
@@ -85,8 +97,8 @@ type EnableAnswer struct {
 	Rule string
 	// Undetermined says whether a rule was reached whose condition depends on an unknown fact.
 	Undetermined bool
-	LiftedBy     LiftedBy
-	Retry        Retry
+	LiftedBy     callability.LiftedBy
+	Retry        callability.Retry
 	// Entry is what happens to the catalog entry that the enable used.
 	Entry EnableEntry
 	// Error says whether the answer to the agent is an error result.
@@ -108,7 +120,7 @@ const maxNamedServers = 5
 
 // LoadMessages says which servers did not load, by status: for each server what was decided, and perhaps why it failed, in
 // the proxy's own words. Statuses are in the order of the contract; those that are available are left out.
-func (a Adapter) LoadMessages(answers map[string]LoadAnswer, reasons map[string]string) []LoadMessage {
+func LoadMessages(a callability.Adapter, answers map[string]LoadAnswer, reasons map[string]string) []LoadMessage {
 	var found []LoadMessage
 	names := make([]string, 0, len(answers))
 	for name := range answers {
@@ -118,7 +130,7 @@ func (a Adapter) LoadMessages(answers map[string]LoadAnswer, reasons map[string]
 	for status := LoadTransient; status <= LoadPermanent; status++ {
 		mine := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return answers[name].effective() != status })
 		if len(mine) > 0 {
-			found = append(found, LoadMessage{status, a.loadText(status, mine, answers, reasons)})
+			found = append(found, LoadMessage{status, loadText(a, status, mine, answers, reasons)})
 		}
 	}
 	return found
@@ -138,7 +150,9 @@ func (l LoadAnswer) template() string {
 	return l.Message
 }
 
-func (a Adapter) loadText(status LoadStatus, names []string, answers map[string]LoadAnswer, reasons map[string]string) string {
+func loadText(
+	a callability.Adapter, status LoadStatus, names []string, answers map[string]LoadAnswer, reasons map[string]string,
+) string {
 	var templates, texts []string
 	groups := map[string]*struct{ named, others int }{}
 	listed := map[string][]string{}
@@ -154,21 +168,21 @@ func (a Adapter) loadText(status LoadStatus, names []string, answers map[string]
 			group.others++
 			continue
 		}
-		listed[template] = append(listed[template], quoted(name)+whyPermanent(status, reasons[name]))
+		listed[template] = append(listed[template], wording.Quoted(name)+whyPermanent(status, reasons[name]))
 	}
 	for _, template := range templates {
 		servers := serversText(listed[template], groups[template].others)
 		if !strings.Contains(template, "{servers}") {
 			template = "{servers}: " + template
 		}
-		fill := filling{texts: map[string]string{"servers": servers}, own: a.Phrases}
-		texts = append(texts, fill.fill(template))
+		fill := wording.Filling{Texts: map[string]string{"servers": servers}, Own: a.Phrases}
+		texts = append(texts, fill.Fill(template))
 	}
 	return strings.Join(texts, " ")
 }
 
 func whyPermanent(status LoadStatus, reason string) string {
-	if why := strings.TrimRight(shortened(oneLine(reason)), "."); status == LoadPermanent && why != "" {
+	if why := strings.TrimRight(wording.Shortened(wording.OneLine(reason)), "."); status == LoadPermanent && why != "" {
 		return " (" + why + ")"
 	}
 	return ""
@@ -188,19 +202,19 @@ func serversText(named []string, others int) string {
 
 // LoadMessagesJSON is the JSON object with the messages, by status.
 func LoadMessagesJSON(messages []LoadMessage) []byte {
-	var found object
+	var found wording.Object
 	for _, each := range messages {
-		found.text(each.Status.String(), each.Text)
+		found.Text(each.Status.String(), each.Text)
 	}
-	return found.json()
+	return found.JSON()
 }
 
-// An EnableResult is what else is known about an enable.
-type EnableResult struct {
+// EnableDetails are what else is known about an enable.
+type EnableDetails struct {
 	// Variables are the names of what is not set.
 	Variables []string
 	// Locks say why no tool of the server can be called: empty if it has no tool, and nil if that is not known.
-	Locks []Lock
+	Locks []callability.Lock
 	// Load is what was decided about the load that failed, if there was one.
 	Load *LoadAnswer
 	// Reason is why the connection failed, in the proxy's own words, safe to show.
@@ -208,52 +222,52 @@ type EnableResult struct {
 }
 
 // EnableResult is what an agent reads that enabled a server by a name.
-func (a Adapter) EnableResult(answer EnableAnswer, server string, more EnableResult) Result {
+func EnableResult(a callability.Adapter, answer EnableAnswer, server string, more EnableDetails) callability.Result {
 	status := answer.Status
 	if !status.known() {
-		status = ConnectFailed
+		status = EnableConnectFailed
 	}
-	connected := status == AlreadyEnabled || status == Enabled
-	template := unexplained
+	connected := status == EnableAlreadyEnabled || status == EnableEnabled
+	template := wording.Unexplained
 	if answer.Status.known() && answer.WordsStatus == status && answer.Message != "" {
 		template = answer.Message
 	}
-	words := filling{names: map[string]string{"server": server}, texts: more.texts(), own: a.Phrases}.fill(template)
+	words := wording.Filling{Names: map[string]string{"server": server}, Texts: more.texts(), Own: a.Phrases}.Fill(template)
 	text := "Not connected: " + status.String() + ". " + words + " Do not claim that it is connected or call its tools."
 	changed := 0
 	if connected {
 		text = "Connected: " + status.String() + ". " + words
 	}
-	if status == Enabled {
+	if status == EnableEnabled {
 		changed = 1
 	}
-	var content object
-	content.text("status", status.String())
-	content.text("server", cut(server, maxShownName))
-	content.number("tools_changed", changed)
-	failed := !connected && status != AuthorizationRequired
-	return Result{Text: text, StructuredContent: content.json(), IsError: failed}
+	var content wording.Object
+	content.Text("status", status.String())
+	content.Text("server", wording.Cut(server, wording.MaxShownName))
+	content.Number("tools_changed", changed)
+	failed := !connected && status != EnableAuthorizationRequired
+	return callability.Result{Text: text, StructuredContent: content.JSON(), IsError: failed}
 }
 
-func (e EnableResult) texts() map[string]string {
-	reason := sentence(e.Reason, "the reason is not known")
+func (e EnableDetails) texts() map[string]string {
+	reason := wording.Sentence(e.Reason, "the reason is not known")
 	if e.Load != nil {
 		reason += " (" + e.Load.effective().String() + ")"
 	}
 	return map[string]string{
-		"variables": cmp.Or(quotedAll(e.Variables), "some of its variables"),
+		"variables": cmp.Or(wording.QuotedAll(e.Variables), "some of its variables"),
 		"locks":     e.locks(),
 		"reason":    reason,
 	}
 }
 
-func (e EnableResult) locks() string {
+func (e EnableDetails) locks() string {
 	if e.Locks == nil {
 		return "It is not known which lock remains."
 	}
 	every := make([]string, len(e.Locks))
 	for place, each := range e.Locks {
-		every[place] = each.Status.String() + ": " + oneLine(each.Text)
+		every[place] = each.Status.String() + ": " + wording.OneLine(each.Text)
 	}
 	return cmp.Or(strings.Join(every, " "), "It lists no tools.")
 }

@@ -1,9 +1,9 @@
-package callability
+package wording
 
 import "strings"
 
-// neutral are the phrases of actions for which a proxy has none of its own.
-var neutral = map[string]string{
+// Neutral are the phrases of actions for which a proxy has none of its own.
+var Neutral = map[string]string{
 	"enable_server":  "enable the server",
 	"edit_config":    "edit the server's tool lists in the config",
 	"release_server": "review the server, then release it from quarantine",
@@ -16,50 +16,50 @@ var neutral = map[string]string{
 	"check_server":   "check the server and its config entry",
 }
 
-// unexplained is the template for words that the policy, or this version, does not have.
-const unexplained = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
+// Unexplained is the template for words that the policy, or this version, does not have.
+const Unexplained = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
 
-// A filling is what the placeholders of one template are replaced by.
-type filling struct {
-	// names are replaced quoted.
-	names map[string]string
-	// texts are replaced as they are.
-	texts map[string]string
-	// own are the proxy's phrases, declared those of the actions that a rule file declares.
-	own, declared map[string]string
+// A Filling is what the placeholders of one template are replaced by.
+type Filling struct {
+	// Names are replaced quoted.
+	Names map[string]string
+	// Texts are replaced as they are.
+	Texts map[string]string
+	// Own are the proxy's phrases, Declared those of the actions that a rule file declares.
+	Own, Declared map[string]string
 }
 
-// fill replaces every placeholder of a template. What fills one is not searched for others.
-func (f filling) fill(template string) string {
+// Fill replaces every placeholder of a template. What fills one is not searched for others.
+func (f Filling) Fill(template string) string {
 	return eachPlaceholder(template, func(name string) (string, bool) { return f.text(name), true })
 }
 
-func (f filling) text(name string) string {
-	if found, ok := f.names[name]; ok {
-		return quoted(found)
+func (f Filling) text(name string) string {
+	if found, ok := f.Names[name]; ok {
+		return Quoted(found)
 	}
-	if found, ok := f.texts[name]; ok {
+	if found, ok := f.Texts[name]; ok {
 		return found
 	}
-	if found := f.own[name]; found != "" {
+	if found := f.Own[name]; found != "" {
 		return f.phrase(found)
 	}
-	if found := oneLine(f.declared[name]); found != "" {
+	if found := OneLine(f.Declared[name]); found != "" {
 		return f.phrase(found)
 	}
-	if found := neutral[name]; found != "" {
+	if found := Neutral[name]; found != "" {
 		return found
 	}
 	return strings.ReplaceAll(name, "_", " ")
 }
 
 // phrase fills the names into a phrase, so that a person can copy a command: nothing that a shell could read otherwise.
-func (f filling) phrase(phrase string) string {
+func (f Filling) phrase(phrase string) string {
 	return eachPlaceholder(phrase, func(name string) (string, bool) {
 		if name != "server" && name != "tool" {
 			return "", false
 		}
-		if found := f.names[name]; isPlain(found) && found[0] != '-' {
+		if found := f.Names[name]; IsPlain(found) && found[0] != '-' {
 			return found, true
 		}
 		return strings.ToUpper(name), true
@@ -90,5 +90,5 @@ func eachPlaceholder(template string, replaced func(name string) (string, bool))
 		template = template[end:]
 	}
 	out.WriteString(template)
-	return wellFormed(out.String())
+	return WellFormed(out.String())
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/internal/contractjson"
+	"github.com/callability/callability/clients/go/outcome"
 )
 
 // An outcomeVector is a golden vector about a load or an enable.
@@ -56,7 +57,7 @@ func TestLoadsAreClassifiedAsTheVectorsSay(t *testing.T) {
 			texts++
 			continue
 		}
-		found, wanted := policy.ClassifyLoad(request.Load()), each.Reply.Verdict
+		found, wanted := outcome.ClassifyLoad(policy, request.Load()), each.Reply.Verdict
 		if found.Status != loadStatus(wanted.Status) || found.Rule != wanted.Rule || found.Undetermined != wanted.Undetermined ||
 			found.LiftedBy != each.liftedBy() || found.Retry != each.retry() {
 			t.Errorf("%s: found %+v, wanted %+v", each.Name, found, wanted)
@@ -77,8 +78,8 @@ func TestEnablesAreClassifiedAsTheVectorsSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, wanted := policy.ClassifyEnable(request.Enable()), each.Reply.Verdict
-		entry := callability.EnableEntry(enum(wanted.Entry, "ENABLE_ENTRY_", "unspecified", "none", "kept", "rolled_back"))
+		found, wanted := outcome.ClassifyEnable(policy, request.Enable()), each.Reply.Verdict
+		entry := outcome.EnableEntry(enum(wanted.Entry, "ENABLE_ENTRY_", "unspecified", "none", "kept", "rolled_back"))
 		if found.Status != enableStatus(wanted.Status) || found.Rule != wanted.Rule || found.Undetermined != wanted.Undetermined ||
 			found.LiftedBy != each.liftedBy() || found.Retry != each.retry() || found.Error != wanted.Error || found.Entry != entry ||
 			found.ToolsChanged != (wanted.ToolsChanged == 1) {
@@ -92,26 +93,26 @@ func TestEnablesAreClassifiedAsTheVectorsSay(t *testing.T) {
 
 func TestAnOutcomeThatNothingDecidesFailsClosed(t *testing.T) {
 	for name, policy := range map[string]*callability.Policy{"nil": nil, "zero": new(callability.Policy)} {
-		if found := policy.ClassifyLoad(callability.LoadFacts{Failure: callability.FailureNone}); found != (callability.LoadAnswer{}) {
+		if found := outcome.ClassifyLoad(policy, outcome.LoadFacts{Failure: outcome.FailureNone}); found != (outcome.LoadAnswer{}) {
 			t.Errorf("%s: found %+v", name, found)
 		}
-		enabled := callability.EnableFacts{Known: callability.True, Ended: callability.EndConnected}
-		if found := policy.ClassifyEnable(enabled); found != (callability.EnableAnswer{}) {
+		enabled := outcome.EnableFacts{Known: callability.True, Ended: outcome.EndConnected}
+		if found := outcome.ClassifyEnable(policy, enabled); found != (outcome.EnableAnswer{}) {
 			t.Errorf("%s: found %+v", name, found)
 		}
 	}
 	policy := bundled(t, "shipped.bundle")
-	if found := policy.ClassifyLoad(callability.LoadFacts{}); found.Status != callability.LoadPermanent || !found.Undetermined {
+	if found := outcome.ClassifyLoad(policy, outcome.LoadFacts{}); found.Status != outcome.LoadPermanent || !found.Undetermined {
 		t.Errorf("found %+v of a load of which nothing is known", found)
 	}
-	if found := policy.ClassifyEnable(callability.EnableFacts{}); found.Status != callability.ConnectFailed || !found.Undetermined {
+	if found := outcome.ClassifyEnable(policy, outcome.EnableFacts{}); found.Status != outcome.EnableConnectFailed || !found.Undetermined {
 		t.Errorf("found %+v of an enable of which nothing is known", found)
 	}
-	later := callability.LoadFacts{Phase: 99, Failure: 99}
-	if found := policy.ClassifyLoad(later); found != policy.ClassifyLoad(callability.LoadFacts{}) {
+	later := outcome.LoadFacts{Phase: 99, Failure: 99}
+	if found := outcome.ClassifyLoad(policy, later); found != outcome.ClassifyLoad(policy, outcome.LoadFacts{}) {
 		t.Errorf("found %+v of a failure of a later version", found)
 	}
-	result := callability.Adapter{}.EnableResult(callability.EnableAnswer{}, "git", callability.EnableResult{})
+	result := outcome.EnableResult(callability.Adapter{}, outcome.EnableAnswer{}, "git", outcome.EnableDetails{})
 	if !result.IsError {
 		t.Errorf("found %s for no answer, wanted an error", result.JSON())
 	}

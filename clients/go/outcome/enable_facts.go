@@ -1,4 +1,6 @@
-package callability
+package outcome
+
+import "github.com/callability/callability/clients/go/callability"
 
 // EnableCredentials says whether every variable that the entry of a server needs is set. Its numbers are those of the
 // contract; the zero value is unknown.
@@ -54,18 +56,18 @@ func (e EnableEnd) String() string { return nameOf(endNames[:], int(e)) }
 // below the deciding one read may be left out.
 type EnableFacts struct {
 	// Known says whether the catalog has the server and the agent may see it.
-	Known Bool
+	Known callability.Bool
 	// WasConnected says whether the server was connected before.
-	WasConnected  Bool
+	WasConnected  callability.Bool
 	Credentials   EnableCredentials
 	Authorization EnableAuthorization
 	Ended         EnableEnd
 	// CallableTools says whether at least one tool of the server can be called.
-	CallableTools Bool
+	CallableTools callability.Bool
 	// Load is how the load of the server's tools was classified, if the connection failed.
 	Load LoadStatus
 	// DialogExpired says whether a dialog was shown and its time ran out before the user answered.
-	DialogExpired Bool
+	DialogExpired callability.Bool
 }
 
 // values are the facts by name, as rule files write them; the empty text is unknown.
@@ -94,15 +96,15 @@ func (f EnableFacts) load() string {
 }
 
 // expired is false unless a dialog may have been left unanswered.
-func (f EnableFacts) expired() Bool {
+func (f EnableFacts) expired() callability.Bool {
 	open := f.Authorization == AuthorizationUnanswered || knownName(authorizationNames[:], int(f.Authorization)) == ""
 	switch {
 	case !open || f.ended() == EndConnected || f.ended() == EndCancelled:
-		return False
-	case f.ended() == EndFailed || f.DialogExpired == False:
+		return callability.False
+	case f.ended() == EndFailed || f.DialogExpired == callability.False:
 		return f.DialogExpired
 	}
-	return Unknown
+	return callability.Unknown
 }
 
 // ended is how the attempt ended; unknown for a number of a later version.
@@ -111,4 +113,14 @@ func (f EnableFacts) ended() EnableEnd {
 		return EndUnknown
 	}
 	return f.Ended
+}
+
+func boolText(b callability.Bool) string {
+	switch b {
+	case callability.True:
+		return "true"
+	case callability.False:
+		return "false"
+	}
+	return ""
 }
