@@ -3,21 +3,24 @@ package callability
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The reasons for which a bundle is refused, one for each error code of docs/bundle.md. Compare with errors.Is.
 var (
-	ErrTooLarge             = errors.New("too-large")
-	ErrNotABundle           = errors.New("not-a-bundle")
-	ErrDamaged              = errors.New("damaged")
-	ErrUnsupportedFormat    = errors.New("unsupported-format")
-	ErrNotSigned            = errors.New("not-signed")
-	ErrUnknownKey           = errors.New("unknown-key")
-	ErrBadSignature         = errors.New("bad-signature")
-	ErrUnsupportedSemantics = errors.New("unsupported-semantics")
-	ErrOlderSequence        = errors.New("older-sequence")
-	ErrInvalid              = errors.New("invalid")
+	ErrTooLarge             = errors.New(refused + "too-large")
+	ErrNotABundle           = errors.New(refused + "not-a-bundle")
+	ErrDamaged              = errors.New(refused + "damaged")
+	ErrUnsupportedFormat    = errors.New(refused + "unsupported-format")
+	ErrNotSigned            = errors.New(refused + "not-signed")
+	ErrUnknownKey           = errors.New(refused + "unknown-key")
+	ErrBadSignature         = errors.New(refused + "bad-signature")
+	ErrUnsupportedSemantics = errors.New(refused + "unsupported-semantics")
+	ErrOlderSequence        = errors.New(refused + "older-sequence")
+	ErrInvalid              = errors.New(refused + "invalid")
 )
+
+const refused = "callability: bundle refused: "
 
 // A BundleError says why a bundle was refused: what was found, and what was wanted.
 // It matches the sentinel error of its reason.
@@ -31,11 +34,11 @@ func (e *BundleError) Code() string {
 	if e == nil || e.reason == nil {
 		return ""
 	}
-	return e.reason.Error()
+	return strings.TrimPrefix(e.reason.Error(), refused)
 }
 
 func (e *BundleError) Error() string {
-	return fmt.Sprintf("bundle refused: %s [%s]", e.detail, e.Code())
+	return fmt.Sprintf("%s%s [%s]", refused, e.detail, e.Code())
 }
 
 func (e *BundleError) Unwrap() error { return e.reason }

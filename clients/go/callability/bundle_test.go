@@ -76,7 +76,7 @@ func refused(t *testing.T, wanted error, bundle []byte, options ...callability.O
 	t.Helper()
 	policy, err := callability.ReadPolicy(bundle, options...)
 	var why *callability.BundleError
-	if !errors.Is(err, wanted) || !errors.As(err, &why) || why.Code() != wanted.Error() || policy != nil {
+	if !errors.Is(err, wanted) || !errors.As(err, &why) || "callability: bundle refused: "+why.Code() != wanted.Error() || policy != nil {
 		t.Errorf("found %v, wanted %v", err, wanted)
 	}
 }
@@ -213,7 +213,7 @@ func TestAFileThatIsRefusedIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = callability.ReadPolicyFile(path)
-	if wanted := path + ": bundle refused: it is cut off or damaged (3000 bytes); copy or build it again [damaged]"; err.Error() != wanted {
+	if wanted := path + ": callability: bundle refused: it is cut off or damaged (3000 bytes); copy or build it again [damaged]"; err.Error() != wanted {
 		t.Errorf("found %v, wanted %s", err, wanted)
 	}
 	if _, err := callability.ReadPolicyFile(path + ".missing"); !errors.Is(err, os.ErrNotExist) {

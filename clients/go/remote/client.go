@@ -42,10 +42,10 @@ var alive = keepalive.ClientParameters{Time: 310 * time.Second, Timeout: 10 * ti
 
 // ErrUnavailable says that there is no answer: no replica decided in time, or the service refuses the caller. Nothing is
 // called then: see callability.Unavailable.
-var ErrUnavailable = errors.New("callability: the policy service gave no answer")
+var ErrUnavailable = errors.New("remote: the policy service gave no answer")
 
 // ErrInsecure says that an address is not on this machine, and no credentials were given.
-var ErrInsecure = errors.New("callability: an address that is not on this machine needs credentials")
+var ErrInsecure = errors.New("remote: an address that is not on this machine needs credentials")
 
 // An Option changes how a client reaches the service.
 type Option func(*settings)
@@ -92,6 +92,9 @@ type Client struct {
 	life    context.Context
 	end     context.CancelFunc
 	watches sync.WaitGroup
+	closing sync.Once
+	// closed is what Close returns.
+	closed error
 }
 
 var _ grpc.ClientConnInterface = (*Client)(nil)
@@ -103,7 +106,7 @@ func Dial(addresses []string, options ...Option) (*Client, error) {
 		option(&c.settings)
 	}
 	if len(addresses) == 0 || c.settings.attempt <= 0 {
-		return nil, fmt.Errorf("callability: found %d addresses and an attempt of %s, wanted at least one and more than 0",
+		return nil, fmt.Errorf("remote: found %d addresses and an attempt of %s, wanted at least one and more than 0",
 			len(addresses), c.settings.attempt)
 	}
 	for _, address := range addresses {
@@ -161,12 +164,15 @@ func isLocal(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Close ends the calls under way, the watches and the connections, and waits for the goroutines of the client.
+// Close ends the calls under way, the watches and the connections, and waits for the goroutines of the client. It does so
+// once: again, it returns what it did.
 func (c *Client) Close() error {
-	c.end()
-	err := c.closeChannels()
-	c.watches.Wait()
-	return err
+	c.closing.Do(func() {
+		c.end()
+		c.closed = c.closeChannels()
+		c.watches.Wait()
+	})
+	return c.closed
 }
 
 func (c *Client) closeChannels() error {

@@ -35,7 +35,7 @@ func (c *Client) Judge(
 			words = append(words, WordsOf(each))
 		}
 	}
-	return adapter.Judgement(items, words...)
+	return adapter.Judgement(items, words...), nil
 }
 
 // checkAll returns the replies to some requests, all of one revision.

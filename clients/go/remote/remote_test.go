@@ -118,7 +118,7 @@ func TestALocalPolicyClassifiesAsTheServiceDoes(t *testing.T) {
 		{HTTPStatus: 401, TimeoutSignature: true}, {HTTPStatus: 404, InSession: true}, {Failure: 99},
 	} {
 		wanted, err := client.ClassifyLoad(t.Context(), facts)
-		if found := local.Policy().ClassifyLoad(facts); err != nil || found != wanted || found.Rule == "" {
+		if found := outcome.ClassifyLoad(local.Policy(), facts); err != nil || found != wanted || found.Rule == "" {
 			t.Errorf("%+v: found %+v, wanted %+v and %v", facts, found, wanted, err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestALocalPolicyClassifiesAsTheServiceDoes(t *testing.T) {
 			Authorization: outcome.AuthorizationGranted, Ended: outcome.EndConnected, CallableTools: callability.True},
 	} {
 		wanted, err := client.ClassifyEnable(t.Context(), facts)
-		if found := local.Policy().ClassifyEnable(facts); err != nil || found != wanted || found.Rule == "" {
+		if found := outcome.ClassifyEnable(local.Policy(), facts); err != nil || found != wanted || found.Rule == "" {
 			t.Errorf("%+v: found %+v, wanted %+v and %v", facts, found, wanted, err)
 		}
 	}

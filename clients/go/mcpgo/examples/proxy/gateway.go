@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/gateway"
 	"github.com/callability/callability/clients/go/mcpgo"
 )
 
@@ -27,7 +29,6 @@ func newGateway(ctx context.Context, config *config, servers upstreams, log *slo
 		"release_server": "review {server}, then set `quarantined` to false in the config of the proxy",
 	}}}
 	for name, each := range config.Servers {
-		inventory.PutServer(name, each.facts())
 		tools, err := servers.tools(ctx, name)
 		if err != nil {
 			log.Warn("the tools of a server are not known", "server", name, "error", err)
@@ -36,7 +37,9 @@ func newGateway(ctx context.Context, config *config, servers upstreams, log *slo
 		if err != nil {
 			return nil, fmt.Errorf("server %q: %w", name, err)
 		}
-		inventory.Replace(name, entries)
+		if err := errors.Join(inventory.PutServer(name, each.facts()), inventory.Replace(name, entries)); err != nil {
+			log.Warn("not every tool of a server can be called as it was listed", "error", err)
+		}
 	}
 	agents := map[string]*callability.Agent{}
 	for _, each := range config.Agents {
@@ -44,8 +47,7 @@ func newGateway(ctx context.Context, config *config, servers upstreams, log *slo
 	}
 	user := callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels()})
 	return &mcpgo.Gateway{
-		Inventory: inventory,
-		Policy:    func() *callability.Policy { return policy },
+		Gateway: gateway.Gateway{Inventory: inventory, Policy: func() *callability.Policy { return policy }},
 		Caller: func(_ context.Context, request *mcp.CallToolRequest) mcpgo.Caller {
 			if request.Extra == nil || request.Extra.Header == nil {
 				// Over stdio, the agent is the one that started the proxy.
@@ -57,8 +59,7 @@ func newGateway(ctx context.Context, config *config, servers upstreams, log *slo
 			}
 			return mcpgo.Caller{Agent: agents[agent.Name], Scope: agent.scope()}
 		},
-		Search: search,
-		Call:   servers.call,
+		Call: servers.call,
 	}, nil
 }
 

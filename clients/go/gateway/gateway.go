@@ -1,0 +1,229 @@
+// Package gateway answers the three tools of a proxy that shows its upstream tools by search: one finds tools, one calls
+// them, and one lists servers. It knows no SDK; the modules mcpgo and mark3labs bind it to one.
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/search"
+)
+
+const (
+	// DiscoveryTool is the name of the tool that finds tools, unless the adapter has another.
+	DiscoveryTool = "retrieve_tools"
+	// CallTool is the name of the tool that calls others.
+	CallTool = "call_tool"
+	// ServersTool is the name of the tool that lists servers, with counts of the tools that cannot be called.
+	ServersTool = "upstream_servers"
+)
+
+// A Caller is the agent of a request, and the servers that it may see.
+type Caller struct {
+	// Agent is nil if it is unknown.
+	Agent *callability.Agent
+	// Scope is the servers that it may see; the zero Scope is none.
+	Scope callability.Scope
+}
+
+// A Gateway answers agents. Its fields are set before it is used, and not changed afterwards. It is safe for concurrent use.
+type Gateway struct {
+	// Inventory has the servers and tools.
+	Inventory *callability.Inventory
+	// Policy returns the policy in effect; nil if there is none, and then nothing is called.
+	Policy func() *callability.Policy
+	// Search finds tools among these and no others, best first: a statistic over other tools would tell of them. By default,
+	// an Index of the package search does.
+	Search func(query string, tools []Document) []string
+
+	// indexes are those of each judgement that is still there.
+	indexes sync.Map
+}
+
+// A Document is what a search may look at of one tool. It is an alias, so that a search needs no import of this package.
+type Document = struct{ Name, Description string }
+
+// A Definition is a tool of the gateway, as an MCP server lists it.
+type Definition struct {
+	Name, Description string
+	InputSchema       json.RawMessage
+}
+
+// Definitions are those of the tools that Discover, Decide and Servers answer.
+func (g *Gateway) Definitions() (discovery, call, servers Definition) {
+	adapter := g.Inventory.Adapter
+	name := cmp.Or(adapter.DiscoveryTool, DiscoveryTool)
+	return Definition{
+			name, "Find tools by what they do. Call them by `" + CallTool + "`. " + callability.IncludeDisabledSentence,
+			adapter.DiscoverySchema(),
+		}, Definition{
+			CallTool, "Call a tool by the name that `" + name + "` returned.",
+			json.RawMessage(`{"type":"object","required":["name"],"properties":{"name":{"type":"string"},` +
+				`"arguments":{"type":"object"}}}`),
+		}, Definition{
+			ServersTool, "List the servers, with the number of tools that can be called, and by reason of those that cannot.",
+			json.RawMessage(`{"type":"object"}`),
+		}
+}
+
+// Discover answers a call of the tool that finds tools.
+func (g *Gateway) Discover(caller Caller, arguments []byte) callability.Result {
+	asked, err := g.Inventory.Adapter.Arguments(arguments)
+	if err != nil {
+		return wrong(err)
+	}
+	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
+	if err != nil {
+		return unavailable()
+	}
+	found, foundLocked := g.search(asked.Query, judgement)
+	result, err := judgement.Discovery(callability.Discovery{
+		Query: asked.Query, Limit: asked.Limit, IncludeDisabled: asked.IncludeDisabled, Found: found, FoundLocked: foundLocked,
+	})
+	if err != nil {
+		return wrong(err)
+	}
+	return result
+}
+
+func unavailable() callability.Result { return callability.Unavailable("no policy is in effect") }
+
+// wrong answers wrong arguments: Arguments and Discovery have no other errors.
+func wrong(err error) callability.Result {
+	var invalid *callability.InvalidArgument
+	if errors.As(err, &invalid) {
+		return invalid.Result()
+	}
+	return callability.Unavailable(err.Error())
+}
+
+func (g *Gateway) search(query string, judgement *callability.Judgement) (found, foundLocked []string) {
+	if g.Search != nil {
+		return g.Search(query, documents(judgement, judgement.CallableNames())),
+			g.Search(query, documents(judgement, judgement.LockedNames()))
+	}
+	indexes := g.indexesOf(judgement)
+	return indexes.callable.Search(query), indexes.locked.Search(query)
+}
+
+func documents(judgement *callability.Judgement, names []string) []Document {
+	found := make([]Document, len(names))
+	for place, name := range names {
+		found[place].Name = name
+		if text, known := judgement.Text(name); known && text.Description != nil {
+			found[place].Description = *text.Description
+		}
+	}
+	return found
+}
+
+// Locked tools have an index of their own, so that they change no score of a callable one.
+type indexes struct{ callable, locked *search.Index }
+
+// indexesOf are made once for a judgement, and go with it.
+func (g *Gateway) indexesOf(judgement *callability.Judgement) indexes {
+	key := weak.Make(judgement)
+	made, is := g.indexes.LoadOrStore(key, sync.OnceValue(func() indexes {
+		judgement := key.Value() // the caller has it
+		return indexes{indexOf(judgement, judgement.CallableNames()), indexOf(judgement, judgement.LockedNames())}
+	}))
+	if !is {
+		runtime.AddCleanup(judgement, func(key weak.Pointer[callability.Judgement]) { g.indexes.Delete(key) }, key)
+	}
+	found := made.(func() indexes)()
+	runtime.KeepAlive(judgement)
+	return found
+}
+
+func indexOf(judgement *callability.Judgement, names []string) *search.Index {
+	found := make([]search.Document, len(names))
+	for place, name := range names {
+		server, tool, _ := judgement.Split(name)
+		found[place] = search.Document{ID: name, Server: server, Name: tool}
+		text, _ := judgement.Text(name)
+		if text.Description != nil {
+			found[place].Description = *text.Description
+		}
+		found[place].Parameters = parameters(text.InputSchema)
+	}
+	return search.NewIndex(found)
+}
+
+// parameters are the names of what a schema takes; none if it cannot be read.
+func parameters(schema json.RawMessage) []string {
+	var read struct{ Properties map[string]json.RawMessage }
+	if json.Unmarshal(schema, &read) != nil {
+		return nil
+	}
+	var names []string
+	for name := range read.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A Call is what the proxy has to call.
+type Call struct {
+	Server, Tool string
+	// Arguments are a JSON object; nil: there are none.
+	Arguments json.RawMessage
+}
+
+// Decide answers a call of the tool that calls others. If the result is not nil, the agent reads it, and nothing is called.
+func (g *Gateway) Decide(caller Caller, arguments []byte) (Call, *callability.Result) {
+	var given struct{ Name, Arguments json.RawMessage }
+	var name string
+	switch {
+	case len(arguments) > 0 && json.Unmarshal(arguments, &given) != nil:
+		return Call{}, notDone("the arguments must be an object")
+	case json.Unmarshal(given.Name, &name) != nil || name == "":
+		return Call{}, notDone("`name` must be text, and is empty or not given")
+	case string(given.Arguments) == "null":
+		given.Arguments = nil
+	case len(given.Arguments) > 0 && given.Arguments[0] != '{':
+		return Call{}, notDone("`arguments` must be an object")
+	}
+	decision := g.Inventory.Decide(g.Policy(), caller.Agent, caller.Scope, name)
+	if decision.Rejection != nil {
+		return Call{}, decision.Rejection
+	}
+	return Call{decision.Tool.Server().Name(), decision.Tool.Name(), given.Arguments}, nil
+}
+
+func notDone(why string) *callability.Result {
+	return &callability.Result{Text: "Not done: " + why + ".", IsError: true}
+}
+
+// Servers answers a call of the tool that lists servers.
+func (g *Gateway) Servers(caller Caller) callability.Result {
+	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
+	if err != nil {
+		return unavailable()
+	}
+	counts := map[string]json.RawMessage{}
+	for _, each := range judgement.CountsByServer() {
+		counts[each.Server] = each.JSON()
+	}
+	type entry struct {
+		Name  string          `json:"name"`
+		Tools json.RawMessage `json:"tools,omitempty"`
+	}
+	found := struct {
+		Servers []entry `json:"servers"`
+	}{[]entry{}}
+	for _, name := range g.Inventory.Servers(caller.Scope) {
+		found.Servers = append(found.Servers, entry{name, counts[name]})
+	}
+	text, err := json.Marshal(found)
+	if err != nil {
+		return callability.Unavailable(err.Error())
+	}
+	return callability.Result{Text: string(text), StructuredContent: text}
+}
