@@ -1,6 +1,6 @@
 module github.com/callability/callability/clients/go/remote
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/callability/callability/clients/go v0.0.0
