@@ -125,6 +125,14 @@ func (i *Inventory) Tool(server, tool string) *Tool {
 	return nil
 }
 
+// Server returns the handle of a server; nil if the inventory does not hold it.
+func (i *Inventory) Server(name string) *Server {
+	if listed := i.listing().server(name); listed != nil {
+		return listed.handle
+	}
+	return nil
+}
+
 // Servers are the names of the servers in a scope, in their order.
 func (i *Inventory) Servers(scope Scope) []string {
 	var found []string

@@ -152,6 +152,15 @@ func (s *ruleSet) reads() []string {
 	return names
 }
 
+// Reads says whether rules read a fact, such as "approval.status", or any fact of a group, such as "approval" or
+// "agent.label". A proxy that never sends a fact should refuse a policy that reads it: every rule that does so would be
+// undetermined.
+func (p *Policy) Reads(fact string) bool {
+	return slices.ContainsFunc(p.Vocabulary().Reads, func(each string) bool { return isIn(each, fact) })
+}
+
+func isIn(fact, group string) bool { return fact == group || strings.HasPrefix(fact, group+".") }
+
 // Check compares the facts of a server, a tool or an agent with what the policy declares and reads, so that a typo in a
 // label or a value is found at start. What it finds opens nothing by itself, but no rule sees what was meant.
 func (p *Policy) Check(facts Facts) []Finding {
@@ -159,9 +168,7 @@ func (p *Policy) Check(facts Facts) []Finding {
 	subject := subjectNames[sent.subject]
 	var found []Finding
 	for _, group := range sent.groups {
-		if !group.known && slices.ContainsFunc(vocabulary.Reads, func(fact string) bool {
-			return fact == group.name || strings.HasPrefix(fact, group.name+".")
-		}) {
+		if !group.known && slices.ContainsFunc(vocabulary.Reads, func(fact string) bool { return isIn(fact, group.name) }) {
 			found = append(found, Finding{Fault: FaultMissingGroup, Fact: group.name})
 		}
 	}
