@@ -114,7 +114,7 @@ func namesInSentence(names []string) string {
 func inSentence(name string) string {
 	visible := func(character rune) bool { return character > ' ' && character < 0x7f && character != '`' }
 	hidden := strings.IndexFunc(name, func(character rune) bool { return !visible(character) }) >= 0
-	if name == "" || len(name) > maxShownName || hidden {
+	if name == "" || len(name) > wording.MaxShownName || hidden {
 		return wording.Quoted(name)
 	}
 	return "`" + name + "`"
