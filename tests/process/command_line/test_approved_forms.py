@@ -164,7 +164,7 @@ def test_an_order_that_alone_changed_is_said_to_be_so(tmp_path: Path, approvals:
 def test_each_changed_tool_has_a_question_of_its_own_below_its_change(answers: str, tmp_path: Path) -> None:
     """The new ones come before, together; a no to one keeps the others."""
     changed = {"status": "approved", "sha256": "0" * 64}
-    tools = [READ, WRITE, {"name": "copy"}]
+    tools: list[dict[str, Any]] = [READ, WRITE, {"name": "copy"}]
     _write(tmp_path, shelf(tmp_path, "files", *tools), {"files": {"read": changed, "write": changed}})
     ours, theirs = pty.openpty()
     command = [*COMMAND, "approvals", "approve", "files", "--all", "--config", "mcp_config.json"]

@@ -48,8 +48,8 @@ class FirstForms:
             return
         approvals = self._files.approvals
         missing = _without_form(approvals, server, tools)
-        opened = [tool for tool in missing if approvals.record(server, tool.name)]
-        new = [tool for tool in missing if tool not in opened]
+        opened = [tool for tool in missing if approvals.record(server, tool.name) is not None]
+        new = [tool for tool in missing if approvals.record(server, tool.name) is None]
         room = max(0, MAX_RECORDS - len(approvals.tools(server)))
         if len(new) > room:
             self._report_crowd(server)
@@ -58,7 +58,7 @@ class FirstForms:
         self._wanted[server] = (*opened, *new[:room])
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="recording first forms")
-        # Whoever waits may run out of time; the others' records are written nevertheless.
+        # The deadline of one opening must not end what is written for other servers.
         await asyncio.shield(self._writing)
 
     async def close(self) -> None:
