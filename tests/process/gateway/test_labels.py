@@ -280,7 +280,7 @@ def test_a_check_names_every_label_of_servers_and_tools_at_its_place(policy: Pat
         "4:80: warning: label `environment` of tool `wipe` of server `web` is not declared by the policy, so no rule"
         " reads it [undeclared-label]",
     ]
-    *found, of_policy, of_config = done.stdout.splitlines()
+    _, *found, of_policy, of_config = done.stdout.splitlines()
     assert found == [f"{config}:{line}" for line in wanted]
     assert of_policy.startswith(f"policy {policy}: accepted, revision ")
     assert of_config == f"{config}: accepted, 0 errors, 3 warnings"
