@@ -235,10 +235,10 @@ LISTS = {
     '{MODERN"tools":[{"name":"odd","inputSchema":"x"}]}': f"{NOT_MCP}: tool `odd` has no valid `inputSchema`",
     '{MODERN"tools":[{"inputSchema":{"type":"object"}}]}': f"{NOT_MCP}: tool number 1 has no `name`",
     '{MODERN"tools":[{"name":"a b\\u001b"}]}': f"{NOT_MCP}: tool number 1 has no `inputSchema`",
-    '{MODERN"tools":[FINE,{"name":"deep","inputSchema":DEEP}]}': (
+    '{MODERN"tools":[{"name":"deep","inputSchema":DEEP}]}': (
         f"{NOT_MCP}: tool `deep` is nested more than 200 levels deep"
     ),
-    '{MODERN"tools":[{"inputSchema":DEEP,"title":"]","name":"deep"},FINE]}': (
+    '{MODERN"tools":[{"inputSchema":DEEP,"title":"]","name":"deep"}]}': (
         f"{NOT_MCP}: tool `deep` is nested more than 200 levels deep"
     ),
     '{MODERN"tools":[{"name":"s3cr3t-v4lu3"}]}': f"{NOT_MCP}: tool `***` has no `inputSchema`",

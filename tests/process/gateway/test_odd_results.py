@@ -246,6 +246,9 @@ HARMLESS: list[dict[str, Any]] = [
     {"inputSchema": {"type": "object", "required": "a", "properties": {"a": 3}, "$schema": 4}},
     {"own": {"a": None}},
 ]
+DEEP: list[Any] = []
+for _ in range(400):
+    DEEP = [DEEP]
 UNUSABLE: list[tuple[object, str]] = [
     (3, "tool number 1 is not an object"),
     ({"inputSchema": {}}, "tool number 1 has no `name`"),
@@ -257,6 +260,10 @@ UNUSABLE: list[tuple[object, str]] = [
     (
         FINE | {"name": "odd", "annotations": {"readOnlyHint": {}}},
         "tool `odd` has no valid `annotations.readOnlyHint`",
+    ),
+    (
+        {"inputSchema": {"type": "object", "a": DEEP}, "title": "]}", "name": "odd"},
+        "tool `odd` is nested more than 200 levels deep",
     ),
     (FINE | {"name": "odd", "execution": {"taskSupport": "?"}}, "tool `odd` has no valid `execution.taskSupport`"),
 ]

@@ -105,7 +105,7 @@ def _stand_in(result: dict[str, Any]) -> dict[str, Any]:
         "content": [],
         "_meta": kept,
         AS_IT_CAME: result,
-        **(_list(result) if "tools" in result else {}),
+        **(list_stand_in(result) if "tools" in result else {}),
     }
 
 
@@ -116,8 +116,8 @@ def _capabilities(given: object) -> dict[str, Any]:
     return {"tools": {"listChanged": announced}} if isinstance(tools, dict) else {}
 
 
-def _list(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a list of tools with what the SDK reads of them: their names, and which arguments go into headers."""
+def list_stand_in(result: dict[str, Any]) -> dict[str, Any]:
+    """Return what stands in for a list of tools: their names, and which of their arguments go into headers."""
     tools = result["tools"]
     cursor = {"nextCursor": result["nextCursor"]} if "nextCursor" in result else {}
     if isinstance(tools, list):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mcp_types import Tool
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from callability.gateway.upstream.failure import NOT_MCP, Failure
 from callability.vocabulary import LoadFailure, LoadPhase
@@ -22,6 +24,11 @@ _TOOL_LEVEL = 4
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # A string that is not closed takes the rest: otherwise each quote in it would be tried as the beginning of another.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_TOO_DEEP = f"is nested more than {MOST_NESTED} levels deep"
+_DEEP = "callability/deep"
+"""The one member of what stands for a tool that is nested too deeply; its value is the tool's name."""
+_EVENT_END = re.compile(rb"\r?\n\r?\n")
+_DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
 _MOST_LOOKED_AT = 1024 * 1024
 """Bytes of an answer in which the tool is looked for that is nested too deeply."""
 _DISPENSABLE = {"title": str, "outputSchema": dict}
@@ -59,6 +66,8 @@ def usable_tool(index: int, given: object) -> Tool | str:
         return f"{_which(index, None)} is not an object"
     read = {name: given[name] for name in _READ if name in given}
     read |= {name: None for name, kind in _DISPENSABLE.items() if not isinstance(read.get(name), kind)}
+    if _DEEP in given:
+        return f"{_which(index, given[_DEEP])} {_TOO_DEEP}"
     which = _which(index, given.get("name"))
     try:
         tool = Tool.model_validate(read, by_name=False)
@@ -82,38 +91,81 @@ def few_of(faults: Sequence[str]) -> str:
 
 def fault_of_text(text: bytes) -> ListFault:
     """Return what is wrong with a text that the SDK cannot read as a message."""
-    deep = _too_deep(text[:_MOST_LOOKED_AT].decode("utf-8", "replace"))
-    return ListFault(NOT_MCP if deep is None else f"{NOT_MCP}: {deep} is nested more than {MOST_NESTED} levels deep")
+    for index, element in enumerate(_elements(text[:_MOST_LOOKED_AT].decode("utf-8", "replace"))):
+        if element.is_deep:
+            return ListFault(f"{NOT_MCP}: {_which(index, _value(element.name))} {_TOO_DEEP}")
+    return ListFault(NOT_MCP)
+
+
+def without_deep_tools(text: bytes) -> dict[str, Any] | None:
+    """Return the result in a text that the SDK cannot read because tools are nested too deeply; None if there is none.
+
+    What stands for such a tool is no tool, and `usable_tool` says why.
+    """
+    message = _message_in(text).decode("utf-8", "replace")
+    if len(text) > _MOST_LOOKED_AT:
+        return None
+    kept, end = "", 0
+    for element in _elements(message):
+        if element.is_deep:
+            kept += f"{message[end : element.start]}{{{json.dumps(_DEEP)}:{element.name or 'null'}}}"
+            end = element.end
+    try:
+        read = from_json(kept + message[end:])
+    except ValueError:
+        return None
+    result = read.get("result") if isinstance(read, dict) else None
+    return result if isinstance(result, dict) and isinstance(result.get("tools"), list) else None
+
+
+def _message_in(text: bytes) -> bytes:
+    """Return the message with tools in a body, which is JSON or an event stream."""
+    events = (b"".join(_DATA.findall(event)) for event in _EVENT_END.split(text))
+    return text if text.lstrip().startswith(b"{") else next((event for event in events if b'"tools"' in event), b"")
 
 
 def _which(index: int, name: object) -> str:
     return f"tool `{name}`" if isinstance(name, str) and _NAME.fullmatch(name) else f"tool number {index + 1}"
 
 
-def _too_deep(text: str) -> str | None:
-    """Return which tool is nested too deeply, in a text that may be nested too deeply for any parser."""
-    level, index, is_deep = 0, -1, False
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """An object, or a list, in a list of tools: where it is in the text, its name as JSON, and whether it is nested too
+    deeply.
+    """
+
+    start: int
+    end: int
+    name: str
+    is_deep: bool
+
+
+def _elements(text: str) -> Iterator[_Element]:
+    """Yield what is in a list of tools, of a text that may be nested too deeply for any parser, or cut."""
+    level, start, is_deep = 0, -1, False
     member = last = name = ""
     for match in _TOKEN.finditer(text):
         token = match[0]
         if token in "[{":
             level += 1
             if level == _TOOL_LEVEL and member == '"tools"':
-                index, name = index + 1, ""
+                start, name, is_deep = match.start(), "", False
             is_deep = is_deep or level > MOST_NESTED
         elif token in "]}":
+            if level == _TOOL_LEVEL and start >= 0:
+                yield _Element(start, match.end(), name, is_deep)
+                start = -1
             level -= 1
-            if is_deep and level < _TOOL_LEVEL:
-                break
         elif level == _TOOL_LEVEL - 2:
             member = token
         elif level == _TOOL_LEVEL:
             name = token if last == '"name"' else name
             last = token
-    return _which(index, _string(name)) if is_deep and index >= 0 else None
+    if start >= 0:
+        yield _Element(start, len(text), name, is_deep)
 
 
-def _string(token: str) -> object:
+def _value(token: str) -> object:
     try:
         return json.loads(token)
     except ValueError:

@@ -12,14 +12,20 @@ import anyio
 from mcp import Client, ClientSession, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError
-from mcp_types import METHOD_NOT_FOUND, PARSE_ERROR, PaginatedRequestParams, ToolListChangedNotification
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ToolListChangedNotification,
+)
 from pydantic import ValidationError
 
 from callability.gateway.config.fingerprint import canonical_form
 from callability.gateway.upstream.authorization import is_not_renewed
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
-from callability.gateway.upstream.incoming import AS_IT_CAME
+from callability.gateway.upstream.incoming import AS_IT_CAME, list_stand_in
 from callability.gateway.upstream.list_fault import (
     ListFault,
     UnreadAnswer,
@@ -27,6 +33,7 @@ from callability.gateway.upstream.list_fault import (
     fault_of_text,
     misplaced_header,
     usable_tool,
+    without_deep_tools,
 )
 from callability.gateway.upstream.tool import UpstreamTool, Witness, upstream_tool
 from callability.gateway.upstream.tool_call import answer_failure
@@ -119,8 +126,7 @@ class Listing:
         except ValidationError as error:
             raise fault_of_shape(error) from None
         except MCPError as error:
-            unread = error.data.text if isinstance(error.data, UnreadAnswer) else bytes(exchange.text)
-            if exchange.failure is None and unread and error.code == PARSE_ERROR:
+            if unread := _unread(error, exchange):
                 raise fault_of_text(unread) from None
             raise
         if left_out and not tools:
@@ -309,6 +315,12 @@ class EndlessListError(Exception):
     """A tool list does not end, or is too long. Its text says what the server does, after the server's name."""
 
 
+def _unread(error: MCPError, exchange: Exchange) -> bytes:
+    """Return the answer that the SDK could not read as a message; empty if that is not what is wrong."""
+    text = error.data.text if isinstance(error.data, UnreadAnswer) else bytes(exchange.text)
+    return text if exchange.failure is None and error.code == PARSE_ERROR else b""
+
+
 def _is_busy(error: Exception, failure: Failure) -> bool:
     """Say whether an upstream is late or busy."""
     status = failure.status or 0
@@ -330,7 +342,11 @@ async def _tools(
         except MCPError as error:
             if error.code == METHOD_NOT_FOUND and exchange.failure is None:
                 return tuple(tools), tuple(left_out)
-            raise
+            unread = _unread(error, exchange)
+            as_it_came = without_deep_tools(unread) if unread else None
+            if as_it_came is None:
+                raise
+            page = ListToolsResult.model_validate(list_stand_in(as_it_came))
         as_it_came = (page.meta or {})[AS_IT_CAME]
         size += len(canonical_form(as_it_came))
         if size > MAX_BYTES:
