@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 from mcp_types import CallToolResult
 
-from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream
+from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError
 from support.checkout import UPSTREAMS
 from support.gateway_in_process import client_of, http_gateway
 from support.gateway_requests import answer_in, initialized, legacy, modern
@@ -196,6 +196,29 @@ async def test_an_odd_answer_can_be_read_by_clients_of_both_revisions(tmp_path: 
                 params = {"name": "call_tool", "arguments": {"name": "it:a list"}}
                 earlier = answer_in((await client.post(url, **legacy("tools/call", params, session))).text)["result"]
     assert (earlier["content"], "structuredContent" in earlier) == ([{"type": "text", "text": "[1]"}], False)
+
+
+WHOLES = {
+    '"result":null': "its `result` is not an object",
+    '"result":[]': "its `result` is not an object",
+    '"error":"no"': "its `error` is not an object",
+    '"error":{"code":"E1","message":"no"}': "its `error.code` is not a whole number",
+    '"error":{"code":1,"message":null}': "its `error.message` is not text",
+    '"answer":1': "it has no `result`",
+}
+
+
+@pytest.mark.parametrize("case", WHOLES)
+async def test_an_answer_that_is_none_says_what_is_odd(case: str) -> None:
+    """There is nothing of it that could be passed on."""
+    server = BadHttp(modern=True)
+    server.answers["pid"] = lambda request: reply(f'{{"jsonrpc":"2.0","id":{request["id"]},{case}}}'.encode())
+    async with server.listening():
+        it = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT, call_seconds=PATIENT)
+        with pytest.raises(UpstreamError, match=f"answered with something that is not MCP: {WHOLES[case]}; the call"):
+            await it.call("pid", {})
+        assert it.state == "connected"
+        await it.close()
 
 
 OPENINGS: dict[str, dict[str, Any]] = {

@@ -343,7 +343,7 @@ HTTP_FAILURES: dict[str, tuple[bytes | str, str]] = {
     "no token": (reply(b"no", status="401 No"), "answered with HTTP status 401; the call was not carried out"),
     "server error": (reply(b"no", status="500 Oops"), f"answered with HTTP status 500{MAY_HAVE_RUN}"),
     "a page": (reply(b"<html>", kind="text/html"), NOT_MCP),
-    "another kind of JSON": (reply(b"{}"), NOT_MCP),
+    "another kind of JSON": (reply(b"{}"), NOT_MCP.replace(";", ": its `jsonrpc` is not `2.0`;")),
     "another kind of event": (reply(b"data: {}\n\n", kind=EVENTS), NOT_MCP),
     "accepted": (reply(b"", status="202 Accepted"), NOT_MCP),
     "moved": (

@@ -409,7 +409,7 @@ class Connection:
         if failure is None and self._ended is not None:
             failure = replace(self._ended, words=f"{self._ended.words} before it answered")
         elif failure is None:
-            failure = answer_failure(error, over_http=self._child is None)
+            failure = answer_failure(error, over_http=self._child is None, text=bytes(exchange.text))
         if exchange.lost:
             self._fail(failure or Failure(SESSION_LOST))
         if failure is None:

@@ -21,8 +21,8 @@ class Exchange:
     that has gone does not end its request, and endless requests would fill the pool. None: never. `so_far` returns
     the failure of an answer that is an error while its body is still being read. `refusal` is the failure of a
     handshake that was refused or deferred: the same try does not repeat it. `text` is what arrived of the last list of
-    tools: it shows what is wrong if the SDK only says that something is. In an opening, `server/discover` has
-    `probe_seconds` for its answer, and `unanswered` says that it got none from a server of MCP.
+    tools, or of the answer to a call: it shows what is wrong if the SDK only says that something is. In an opening,
+    `server/discover` has `probe_seconds` for its answer, and `unanswered` says that it got none from a server of MCP.
     """
 
     seconds: float | None

@@ -33,6 +33,8 @@ _REDIRECT = "answered with a redirect that is not followed"
 _NOT_CARRIED_OUT = frozenset({401, 404, 405, 406, 411, 413, 415, 421, 426, 429})
 # With these statuses a JSON-RPC error in the body comes from a proxy or a guard, not from the tool's server.
 _STATUS_COUNTS = frozenset({401, 403, 408, 429, 502, 503, 504})
+_EXPLAINED = ("tools/list", "tools/call")
+"""The methods whose answers are kept, so that it can be said what is wrong with one that the SDK cannot read."""
 _FRAMING = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _SESSION = "mcp-session-id"
 _PIECE_BYTES = 1024
@@ -60,7 +62,7 @@ async def judged(
         return None
     if response.status_code != 202 and content_type.startswith("application/json"):
         body = without_halves(await _read(response))
-        exchange.text += body if method == "tools/list" else b""
+        exchange.text += body if method in _EXPLAINED else b""
         return _answer(response, content=body)
     if response.status_code != 202 and content_type.startswith("text/event-stream"):
         kept = exchange.text if method == "tools/list" else None

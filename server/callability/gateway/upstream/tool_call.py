@@ -15,6 +15,7 @@ from mcp_types import (
     CallToolRequestParams,
 )
 from pydantic import Field, ValidationError
+from pydantic_core import from_json
 
 from callability.finding import listed, shown
 from callability.gateway.upstream.authorization import is_not_renewed
@@ -90,15 +91,39 @@ def call_request(
     return request
 
 
-def answer_failure(error: MCPError | ValidationError, *, over_http: bool) -> Failure | None:
+def answer_failure(error: MCPError | ValidationError, *, over_http: bool, text: bytes = b"") -> Failure | None:
     """Return why there is no answer that can be read; None for an error that the upstream answered with.
 
-    The SDK's words about an HTTP body are none that a server sends.
+    The SDK's words about an HTTP body are none that a server sends; `text` is what arrived of it.
     """
     if isinstance(error, ValidationError):
         return Failure(NOT_MCP, exception=type(error).__name__)
     if not over_http:
-        return Failure(NOT_MCP, exception=type(error).__name__) if isinstance(error.data, UnreadAnswer) else None
+        unread = error.data.text if isinstance(error.data, UnreadAnswer) else None
+        return None if unread is None else Failure(_not_mcp(unread), exception=type(error).__name__)
     if error.code == PARSE_ERROR or (error.code == CONNECTION_CLOSED and error.message.startswith(_SDK_SSE)):
-        return Failure(NOT_MCP, exception=type(error).__name__)
+        return Failure(_not_mcp(text), exception=type(error).__name__)
     return CLOSED if error.args[:2] == _SDK_CLOSED else None
+
+
+def _not_mcp(text: bytes) -> str:
+    """Return what is wrong with an answer as a whole, as far as its text shows it."""
+    try:
+        message = from_json(text)
+    except ValueError:
+        return NOT_MCP
+    odd = _odd_member(message) if isinstance(message, dict) else "it is not an object"
+    return f"{NOT_MCP}: {odd}" if odd else NOT_MCP
+
+
+def _odd_member(message: dict[str, Any]) -> str:
+    error = message.get("error")
+    if message.get("jsonrpc") != "2.0":
+        return "its `jsonrpc` is not `2.0`"
+    if "result" in message:
+        return "" if isinstance(message["result"], dict) else "its `result` is not an object"
+    if not isinstance(error, dict):
+        return "its `error` is not an object" if "error" in message else "it has no `result`"
+    if type(error.get("code")) is not int:
+        return "its `error.code` is not a whole number"
+    return "" if isinstance(error.get("message"), str) else "its `error.message` is not text"
