@@ -181,7 +181,7 @@ async def test_an_odd_answer_can_be_read_by_clients_of_both_revisions(tmp_path: 
         config = write_config(tmp_path, {"it": {"url": server.url, "type": "http", "trust": "auto"}})
         with http_gateway(config) as url:
             for mode in ("auto", "legacy"):
-                async with Client(url, mode=mode) as client:  # type: ignore[arg-type]
+                async with Client(url, mode=mode) as client:
                     for case in server.answers:
                         answer = await call(client, f"it:{case}")
                         assert not answer.is_error, answer
