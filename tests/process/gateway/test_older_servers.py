@@ -203,13 +203,14 @@ def test_a_refusal_that_says_who_is_refused_or_when_to_come_again_stands(
     asyncio.run(story())
 
 
-def test_a_denial_of_both_handshakes_is_a_denial(tmp_path: Path) -> None:
+@pytest.mark.parametrize("second", [response(403), "hang"], ids=["denied", "silence"])
+def test_a_denial_is_one_unless_the_older_handshake_is_answered(second: Step, tmp_path: Path) -> None:
     """The second one decides, and there is no third."""
 
     async def story() -> None:
         async with BadHttp().listening() as server:
-            server.opening = response(403)
-            async with client_of(write_config(tmp_path, {"it": http(server)})) as client:
+            server.opening = lambda request: response(403) if request["method"] == PROBE else second
+            async with client_of(write_config(tmp_path, {"it": http(server)}, deadlines=SHORT)) as client:
                 await becomes(loads(client, "it"), [("failed", "denied")])
             assert server.requested_methods == [PROBE, "initialize"]
 

@@ -161,7 +161,7 @@ class Connection:
         """Return why an opening failed that ran out of time: what was received may explain it better."""
         if self._child is not None and self._child.is_garbled:
             return only_garbage(failure)
-        return self._opening.known or failure
+        return self._opening.known or self._opening.denial or failure
 
     def close(self) -> None:
         """Ask the owner to close; callers that wait for an opening or an answer get an error."""

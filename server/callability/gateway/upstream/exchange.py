@@ -22,7 +22,8 @@ class Exchange:
     the failure of an answer that is an error while its body is still being read. `refusal` is the failure of a
     handshake that was refused or deferred: the same try does not repeat it. `text` is what arrived of the last list of
     tools, or of the answer to a call: it shows what is wrong if the SDK only says that something is. In an opening,
-    `server/discover` has `probe_seconds` for its answer, and `unanswered` says that it got none from a server of MCP.
+    `server/discover` has `probe_seconds` for its answer, `unanswered` says that it got none from a server of MCP, and
+    `denial` is one that stands if `initialize` gets no answer either.
     """
 
     seconds: float | None
@@ -33,6 +34,7 @@ class Exchange:
     refusal: Failure | None = None
     probe_seconds: float | None = None
     unanswered: bool = False
+    denial: Failure | None = None
     text: bytearray = field(default_factory=bytearray, repr=False)
     began: float = field(default_factory=time.monotonic, repr=False)
 

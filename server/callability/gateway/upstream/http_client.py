@@ -104,9 +104,11 @@ class HttpClient(httpx2.AsyncClient):
         if method == PROBE and answer is not None and _is_to_another(answer, request):
             answer, exchange.unanswered = None, True
         elif method == PROBE and answer is not None and _is_unexplained(answer):
-            exchange.unanswered = True
+            exchange.unanswered, exchange.denial = True, exchange.failure
         elif method in _HANDSHAKE and exchange.status in _REFUSED_OR_DEFERRED:
             exchange.refusal = exchange.failure
+        if method == "initialize":
+            exchange.denial = None
         return answer or _stand_in(request)
 
     async def _answer(
