@@ -116,7 +116,7 @@ class Connection:
             else None
         )
         self._silence = Silence(self._child, self._end_when_idle) if self._child else None
-        self._opening = Exchange(open_seconds, probe_seconds=min(open_seconds / 3, PROBE_SECONDS))
+        self._opening = Exchange(open_seconds, probe_seconds=_probe_seconds(target, open_seconds))
         self._opens_older = opens_older
         self._is_probing = False
         self._ended_at_probe = False
@@ -416,3 +416,13 @@ class Connection:
             assert isinstance(error, MCPError)
             return UpstreamRefusal(self._name, error.code, Secrets.of(self._target).masked(error.message))
         return UpstreamError(self._name, failure, ending_of(failure))
+
+
+def _probe_seconds(target: Target, open_seconds: float) -> float | None:
+    """Return the time for the answer to `server/discover`; None for the SDK's own, which stops while a person decides.
+
+    The requests of an authorization have the limits of the request that needed it.
+    """
+    if isinstance(target, HttpTarget) and target.authorization is not None:
+        return None
+    return min(open_seconds / 3, PROBE_SECONDS)
