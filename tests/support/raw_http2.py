@@ -20,7 +20,7 @@ def _literal(text: str) -> bytes:
     return bytes([len(text)]) + text.encode()
 
 
-def header_block(path: str) -> bytes:
+def header_block(path: str, **more: str) -> bytes:
     """Return the headers of a gRPC call, as HPACK literals that are never indexed."""
     headers = {
         ":method": "POST",
@@ -29,6 +29,7 @@ def header_block(path: str) -> bytes:
         ":authority": "localhost",
         "content-type": "application/grpc",
         "te": "trailers",
+        **more,
     }
     return b"".join(b"\x10" + _literal(name) + _literal(value) for name, value in headers.items())
 

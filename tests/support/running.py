@@ -57,10 +57,10 @@ def children_of(process: int) -> list[str]:
     return found
 
 
-def resident(running: Service) -> int:
-    """Return the resident memory of a service in MiB."""
+def resident(running: Service, kind: str = "VmRSS") -> int:
+    """Return the resident memory of a service in MiB, or with `VmHWM` the most that it had."""
     status = Path(f"/proc/{running.process.pid}/status").read_text()
-    [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    [line] = [line for line in status.splitlines() if line.startswith(f"{kind}:")]
     return int(line.split()[1]) // 1024
 
 

@@ -255,7 +255,7 @@ def test_large_requests_that_callers_with_certificates_send_take_no_memory(
                 check(request, timeout=SECONDS)
             return _outcome(caught.value)
 
-        large = b"\x12\0" * (7 * 1024 * 1024)
+        large = b"\x12\0" * (2 * 1024 * 1024 - 8)
         assert refused(large[:8192]) == outcome
         before = resident(running)
         assert {refused(large) for _ in range(12)} == {outcome}
