@@ -262,7 +262,7 @@ def test_requests_are_within_the_bytes_that_a_service_takes() -> None:
         inventory.replace_tools(server, {f"tool_{number}": large for number in range(300)})
     judgement = service.judge(inventory, agent)
     sizes = [request.ByteSize() for request in service.requests]
-    assert len(sizes) == 3
+    assert len(sizes) == 7
     assert max(sizes) <= MAX_BYTES < REQUEST_BYTES["callability.v1.CallabilityService/CheckTools"]
     assert [len(judgement.tools), service.decided()] == [600, 600]
 

@@ -25,17 +25,10 @@ if TYPE_CHECKING:
     from callability.service.transport.edge import Context, Ended
 
 SECONDS = 5.0
-"""Seconds in which a request gets a place, and in which it arrives after that."""
+"""Seconds in which a request arrives, once it has its place."""
 HELD_BYTES = 16_384
 """Bytes of a request that keeps its place until its call ends: it takes memory for as long."""
 _TOO_SLOW = "the request has not arrived within {:g} s: try again"
-_NO_PLACE = "too many requests arrive at a time, at the service or on this connection: try again"
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    since: float
-    has_place: asyncio.Future[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +51,13 @@ class Reading:
         self._free = places
         self._share = max(1, places // 4)
         self._line = line
+        reads = f"the service reads {places} such requests at a time"
+        self._full = f"{reads}, and {line} wait already, or {line // 4} of this connection: try again"
         self._pressed = pressed
         self._metrics = metrics
         self._ended = ended
         self._of: Counter[str] = Counter()
-        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._arriving: dict[Context, _Arriving] = {}
         """The requests that are being read, the longest first."""
         self._look: asyncio.TimerHandle | None = None
@@ -77,8 +72,8 @@ class Reading:
         loop = asyncio.get_running_loop()
         if connection not in self._waiting and self._may_take(connection):
             self._take(connection)
-        elif not await self._place(connection, loop):
-            await self._refuse(path, context, TooManyAtOnce(TOO_MANY, _NO_PLACE))
+        elif not await self._place(connection):
+            await self._refuse(path, context, TooManyAtOnce(TOO_MANY, self._full))
         self._arriving[context] = _Arriving(loop.time(), path, contextvars.copy_context())
         self._look_later(loop)
         size = 0
@@ -118,31 +113,36 @@ class Reading:
         if self._waiting:
             self._admit()
 
-    async def _place(self, connection: str, loop: asyncio.AbstractEventLoop) -> bool:
-        """Wait for a place, and return whether there was one in time."""
+    async def _place(self, connection: str) -> bool:
+        """Wait for a place, however long; return whether the line had room for that."""
         line = self._waiting.get(connection, deque())
         most = self._line if connection == SHARED_PEER else self._line // 4
         if len(line) >= most or sum(map(len, self._waiting.values())) >= self._line:
             return False
-        each = _Waiting(loop.time(), loop.create_future())
-        line.append(each)
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.append(place)
         self._waiting[connection] = line
-        self._look_later(loop)
         try:
-            return await each.has_place
+            await place
         except asyncio.CancelledError:
-            if not each.has_place.cancelled() and each.has_place.result():
+            if not place.cancelled():
                 self._give_back(connection)
+            elif place in line:
+                line.remove(place)
+                if not line:
+                    del self._waiting[connection]
             raise
+        return True
 
     def _admit(self) -> None:
         """Give free places to requests that wait: one of each connection, whose others then wait behind all."""
         for connection in tuple(self._waiting):
             line = self._waiting.pop(connection)
             while line and self._may_take(connection):
-                if not (has_place := line.popleft().has_place).done():
+                # A call that was cancelled is still in the line until it goes on.
+                if not (place := line.popleft()).done():
                     self._take(connection)
-                    has_place.set_result(True)
+                    place.set_result(None)
                     break
             if line:
                 self._waiting[connection] = line
@@ -155,11 +155,6 @@ class Reading:
 
     def _end_slow(self, loop: asyncio.AbstractEventLoop) -> None:
         self._look, now = None, loop.time()
-        for line in self._waiting.values():
-            while line and (line[0].has_place.done() or now - line[0].since >= SECONDS):
-                if not (has_place := line.popleft().has_place).done():
-                    has_place.set_result(False)
-        self._waiting = {connection: line for connection, line in self._waiting.items() if line}
         seconds = SECONDS if self._free or not self._waiting else self._pressed
         for context, each in tuple(self._arriving.items()):
             if now - each.since < seconds:
@@ -169,7 +164,7 @@ class Reading:
             task = loop.create_task(self._end(each.path, context, slow), context=each.within)
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
-        if self._arriving or self._waiting:
+        if self._arriving:
             self._look_later(loop)
 
     async def _end(self, path: str, context: Context, error: TooManyAtOnce) -> None:
