@@ -71,7 +71,7 @@ class Sender:
             size = min(self._window, self._initial + call.window, _FRAME, len(call.unsent))
             if size > 0 and len(self._out) < 1 << 20:
                 is_last = call.is_whole and size == len(call.unsent)
-                self._out += frame(DATA, END_STREAM if is_last else 0, stream, call.unsent[:size])
+                self._out += frame(DATA, END_STREAM if is_last else 0, stream, bytes(call.unsent[:size]))
                 call.unsent = call.unsent[size:]
                 call.window -= size
                 self._window -= size
@@ -89,7 +89,8 @@ class Sender:
             self._window += int.from_bytes(payload, "big")
         elif kind == WINDOW_UPDATE and stream in self._calls:
             self._calls[stream].window += int.from_bytes(payload, "big")
-        elif (kind == RST_STREAM or flags & END_STREAM) and self._calls.pop(stream, None):
+        elif stream in self._calls and (kind == RST_STREAM or flags & END_STREAM):
+            del self._calls[stream]
             self.ended += 1
 
 

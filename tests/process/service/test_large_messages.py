@@ -96,8 +96,8 @@ def test_a_request_that_does_not_arrive_is_refused_with_a_reason() -> None:
         yield b""
 
     with serving() as address, grpc.insecure_channel(address, OWN) as channel:
-        calls: list[Any] = [channel.stream_stream(path)(never()) for path in (*METHODS, *OTHERS)]
-        for call in calls:
+        methods: list[Any] = [channel.stream_stream(path) for path in (*METHODS, *OTHERS)]
+        for call in [method(never()) for method in methods]:
             with pytest.raises(grpc.RpcError) as caught:
                 list(call)
             outcome = caught.value.code(), reason_of(caught.value), caught.value.details()
@@ -117,7 +117,7 @@ def test_a_connection_has_at_most_a_quarter_of_the_places_for_reading(address: s
         assert not held.answers(0)
 
 
-def test_probes_that_are_begun_and_not_sent_keep_no_other_from_its_answer(address: str) -> None:
+def test_probes_that_are_started_and_not_sent_keep_no_other_from_its_answer(address: str) -> None:
     """They need no credentials, so anybody can begin them, on any number of connections."""
     with senders(address, AT_ONCE) as opened, grpc.insecure_channel(address, OWN) as channel:
         for each in opened:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _DNS = re.compile(r"[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)*")
@@ -48,7 +48,7 @@ def parse_name(text: str) -> CertificateName:
     raise NotAName("write `dns:NAME`, `uri:URI` or `ip:ADDRESS`")
 
 
-def presented_names(properties: Mapping[str, Sequence[bytes]]) -> Iterator[CertificateName]:
+def presented_names(properties: Mapping[str, Iterable[bytes]]) -> Iterator[CertificateName]:
     """Return the names in the certificate of a connection, whose properties gRPC reports."""
     for kind, key in PROPERTIES.items():
         for name in properties.get(key, ()):

@@ -48,9 +48,9 @@ class ClientCertificates:
             Unauthenticated: it has none, it has expired, or the authorities were edited after the handshake.
         """
         properties = context.auth_context()
-        if not (certificate := properties.get("x509_pem_cert")):
+        if not (certificate := b"".join(properties.get("x509_pem_cert", ()))):
             raise Unauthenticated("NO_CREDENTIALS", "the connection has no client certificate: connect with one")
-        if _expires(bytes(certificate[0])) <= time.time():
+        if _expires(certificate) <= time.time():
             said = "the client certificate of the connection has expired: connect again with a new one"
             raise Unauthenticated("CERTIFICATE_EXPIRED", said)
         if self._outdated and self._is_outdated(context.peer()):
