@@ -128,7 +128,7 @@ class TableFile:
             case TableFormat.CSV:
                 yield from read_csv(self.path, facts, names)
             case TableFormat.JSON_LINES:
-                yield from read_json_lines(self.path, facts, names, BATCH_ROWS)
+                yield from read_json_lines(self.path, facts, names)
 
     @contextmanager
     def _refused(self) -> Iterator[None]:

@@ -19,6 +19,8 @@ from callability.finding import shown
 
 _BLOCK = 1 << 20
 """Bytes of CSV that are read at once."""
+_BATCH_ROWS = 1 << 13
+"""Rows of JSON lines that are read at once."""
 _MAX_LINE = 1 << 20
 """Bytes of a row of JSON lines."""
 _NULLS = frozenset({"NULL", "null"})
@@ -88,7 +90,7 @@ def names_in_json_lines(path: Path) -> list[str]:
     return [*names]
 
 
-def read_json_lines(path: Path, facts: pa.Schema, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+def read_json_lines(path: Path, facts: pa.Schema, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield some columns of the rows of a file with JSON lines.
 
     What is no text is passed on as the JSON that it is.
@@ -98,7 +100,7 @@ def read_json_lines(path: Path, facts: pa.Schema, names: Sequence[str], batch_ro
         OSError: the file cannot be read.
     """
     objects, rows = _objects(path), 0
-    while found := list(islice(objects, batch_rows)):
+    while found := list(islice(objects, _BATCH_ROWS)):
         texts = {name: [_text(row.get(name)) for row in found] for name in names}
         arrays = [_text_array(name, each, rows) for name, each in texts.items()]
         yield _converted(pa.RecordBatch.from_arrays(arrays, names=list(names)), facts, rows, in_csv=False)
@@ -159,7 +161,10 @@ _DECODER = json.JSONDecoder(
 
 def _text(value: Any) -> str | None:
     """Return a value of JSON as text: a text as it is, and what else there is as JSON."""
-    return str(value) if isinstance(value, str) else None if value is None else _as_json(value)
+    if value is None or type(value) is str:
+        return value
+    # Most of the other values are these.
+    return "true" if value is True else "false" if value is False else _as_json(value)
 
 
 def _as_json(value: Any) -> str:
