@@ -14,7 +14,7 @@ import typer
 from callability import document
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
-from callability.command_line.policy_declarations import NoAnswer, declared_at, declared_by
+from callability.command_line.policy_declarations import NoAnswer, declared_at, declared_by, missing_facts
 from callability.command_line.policy_service import (
     PolicyCaOption,
     PolicyCertificateOption,
@@ -120,8 +120,10 @@ def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> 
         source = source_in(choice.directory)
         checked = asyncio.run(checked_source(source))
         policy = CheckedPolicy(choice.directory, source.revision if checked.bundle else None)
-        labels = label_findings(config, declared_by(checked.bundle)) if config and checked.bundle else ()
-        found = (*checked.findings, *labels)
+        found = checked.findings
+        if config and checked.bundle:
+            labels = label_findings(config, declared_by(checked.bundle))
+            found = (*found, *labels, *missing_facts(config, checked.bundle))
     return StartReport.of(files.path, (*files.findings, *found), policy, strict=strict)
 
 

@@ -188,3 +188,45 @@ def test_a_variable_that_is_set_is_no_finding(tmp_path: Path) -> None:
         done = callability("config", "check", "--config", str(config), env={**os.environ, "SET_FOR_THIS": value})
         assert done.returncode == code
         assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_a_config_without_a_declared_fact_that_locks_everything_is_refused(tmp_path: Path) -> None:
+    """The finding names the rule and what lacks the fact; a server that has it, or a default for its tools, helps."""
+    rules = (POLICY / "callability.yaml").read_text()
+    facts = (
+        "facts:\n  quiet.hours: {of: server, values: ['no', 'yes'], default: 'no'}\n"
+        "  review.risk: {of: tool, values: [low, high], default: low}\n\nrules:\n"
+    )
+    locks = (
+        "  - {id: quiet, when: {quiet.hours: 'yes'}, status: disabled_by_config, action: 'They {edit_policy}.'}\n"
+        "  - {id: risky, when: {server.name: db, review.risk: high}, status: disabled_by_config,"
+        " action: 'They {edit_policy}.'}\n"
+    )
+    policy = tmp_path / "policy"
+    shutil.copytree(POLICY, policy, ignore=shutil.ignore_patterns("examples", "schema"))
+    edited = rules.replace("rules:\n", facts, 1).replace("  - {id: user-off,", f"{locks}  - {{id: user-off,", 1)
+    (policy / "callability.yaml").write_text(edited)
+
+    def found(**servers: dict[str, object]) -> tuple[int, list[str]]:
+        entries = {name: {"command": "cat", **keys} for name, keys in servers.items()}
+        (tmp_path / "gateway.json").write_text(json.dumps({"mcpServers": entries}))
+        done = callability("gateway", "--check", "--config", "gateway.json", "--policy", str(policy), cwd=tmp_path)
+        return done.returncode, [each for each in done.stdout.splitlines() if each.endswith("[missing-fact]")]
+
+    missing = (
+        "gateway.json:1:16: {}fact `{}`, which rule `{}` reads, is missing, so that {} is held back ({}) [missing-fact]"
+    )
+    of_servers, of_tools = "`facts` of the server", "`tool_fact_defaults` of the server, or `tool_facts`"
+    quiet = ("quiet.hours", "quiet")
+    risk = missing.format(
+        "warning: ", "review.risk", "risky", "what it is about",
+        f"set it in {of_tools}; it is missing for the tools of server `db`",
+    )  # fmt: skip
+    every = f"set it in {of_servers}; it is missing for server `git`, server `db`"
+    assert found(git={}, db={}) == (1, [missing.format("", *quiet, "every tool", every), risk])
+    one = f"set it in {of_servers}; it is missing for server `git`"
+    given = {"facts": {"quiet.hours": "no"}}
+    assert found(git={}, db=given) == (0, [missing.format("warning: ", *quiet, "what it is about", one), risk])
+    assert found(git=given, db={**given, "tool_fact_defaults": {"review.risk": "low"}}) == (0, [])
+    code, lines = found(git=given, db={**given, "tool_facts": {"drop": {"review.risk": "high"}}})
+    assert (code, lines) == (0, [risk])

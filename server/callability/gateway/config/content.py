@@ -13,7 +13,7 @@ def content(node: Node, *above: object) -> object:
     match node, above:
         case Mapping(entries=entries), _:
             return {key.value: content(value, *above, key.value) for key, value in entries}
-        case Scalar(word=word), (_, _, "facts", _) | (_, _, "tool_facts", _, _):
+        case Scalar(word=word), (_, _, "facts" | "tool_fact_defaults", _) | (_, _, "tool_facts", _, _):
             return word
         case _:
             return plain(node)

@@ -100,6 +100,8 @@ def _every_input(config: Config) -> Iterator[_Inputs]:
             yield _Inputs("server", of_server, (*at, "facts"), server.facts, False)
             for tool, labels in server.tool_labels.items():
                 yield _Inputs("tool", f"tool {shown(tool)} of {of_server}", (*at, "tool_labels", tool), labels, True)
+            of_tools = f"the tools of {of_server}"
+            yield _Inputs("tool", of_tools, (*at, "tool_fact_defaults"), server.tool_fact_defaults, False)
             for tool, facts in server.tool_facts.items():
                 yield _Inputs("tool", f"tool {shown(tool)} of {of_server}", (*at, "tool_facts", tool), facts, False)
     for name, agent in config.agents.items():

@@ -118,9 +118,18 @@ class _Entry(_Model):
         default_factory=partial(MappingProxyType, dict[str, FactValues]()),
         description="Facts of single tools that the rule file declares, by exact name of the tool.",
     )
+    tool_fact_defaults: FactValues = Field(
+        default_factory=Empty,
+        description="Facts of every tool of the server that the rule file declares, unless `tool_facts` has another"
+        " value for the tool.",
+    )
     deadlines: Annotated[ServerDeadlines | None, Given] = Field(
         default=None, description="How long to wait for this server, if it differs from the other servers."
     )
+
+    def facts_of_tool(self, tool: str) -> Mapping[str, str]:
+        """Return the declared facts of a tool: those of its own, and the defaults of the server for the others."""
+        return {**self.tool_fact_defaults, **self.tool_facts.get(tool, {})}
 
 
 class ServerConfig(_Entry):

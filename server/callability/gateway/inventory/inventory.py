@@ -214,7 +214,7 @@ def _tool_facts(
         caller_refuses=bool(listed and listed.refusal),
         annotations=listed.annotations if listed else None,
         labels=facts_pb2.Labels(values=config.tool_labels.get(tool, {})),
-        declared_facts=declared_facts(config.tool_facts.get(tool, {})),
+        declared_facts=declared_facts(config.facts_of_tool(tool)),
     )
 
 
