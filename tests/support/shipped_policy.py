@@ -35,11 +35,15 @@ def _check_once(
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
     advice: bool = True,
+    wants_tests: bool = False,
 ) -> Check:
     """Check a policy, unless it is the shipped one and was checked before."""
     if progress is no_progress and source.digest == _SHIPPED.digest:
+        # It has tests for each rule set, so that nothing differs if they are wanted.
         return _checked(source, engine, advice)
-    return check_source(source, engine=engine, seconds=seconds, progress=progress, advice=advice)
+    return check_source(
+        source, engine=engine, seconds=seconds, progress=progress, advice=advice, wants_tests=wants_tests
+    )
 
 
 _outputs: dict[tuple[str, str], EngineOutput] = {}

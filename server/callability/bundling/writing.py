@@ -67,7 +67,8 @@ def checked_policy(policy: Policy, shown: str = "the policy") -> CheckedPolicy:
     Raises:
         NotWritten: the reference evaluator decides otherwise than a diagram, or the bundle would be too large.
     """
-    return CheckedPolicy(enveloped(checked_payload(policy, shown)), policy.warnings, policy.engine)
+    tests = tuple(f"{name}: {each.case.name}" for name, proved in policy.rule_sets.items() for each in proved.results)
+    return CheckedPolicy(enveloped(checked_payload(policy, shown)), policy.warnings, policy.engine, tests)
 
 
 def _too_large(size: int, shown: str, hint: str = _SHORTEN) -> Finding | None:

@@ -53,7 +53,7 @@ def check(
 
     def sound(written: PolicySource) -> bool:
         with progress_bar() as progress:
-            result = with_size(check_source(written, engine=engine, progress=progress), written.shown)
+            result = with_size(check_source(written, engine=engine, progress=progress, wants_tests=True), written.shown)
         checked = CheckReport(of, result, strict=strict)
         typer.echo(_report(checked, CheckFormat.JSON if json else form, verbose=verbose))
         return checked.sound

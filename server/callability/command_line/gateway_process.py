@@ -141,7 +141,7 @@ def _edits(
     if own is None or of_policy is None or directory is None:
         return None
     options.file_status.policy_broken = lambda: own.is_broken
-    return Edits(own, PolicyDirectory(directory), of_policy.source.digest)
+    return Edits(own, PolicyDirectory(directory), of_policy.source.digest, of_policy.checked)
 
 
 def _client(own: OwnPolicy | None, service: PolicyService | None) -> Client:

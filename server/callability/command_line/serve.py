@@ -266,7 +266,7 @@ class Serving:
         _end()
 
     def _edits(self, sink: EditSink) -> Edits | None:
-        return Edits(sink, self.origin, self.loaded.source.digest) if self.origin else None
+        return Edits(sink, self.origin, self.loaded.source.digest, self.loaded.checked) if self.origin else None
 
     def _report_start(self, address: str) -> bool:
         """Say where the service listens, and return whether that could be said."""

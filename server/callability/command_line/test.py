@@ -17,7 +17,7 @@ from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
 from callability.finding import Severity, shown
 from callability.output_file import OutputRefused, output_to
-from callability.policy.loading import Check, ProvedRuleSet, check_source
+from callability.policy.loading import NO_TESTS, Check, ProvedRuleSet, check_source
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
@@ -48,6 +48,7 @@ def test(
     wanted: FilterOption = None,
     percent: CoverageOption = None,
     to: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if a rule set has no tests.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each test, and what no test covers.")] = False,
     json: JsonOption = False,
     watch: WatchOption = False,
@@ -56,8 +57,8 @@ def test(
 
     A test covers the rule that decides it. A part of a condition is covered if it is true in one test and false in
     another, among the tests that reach its rule. With `--watch`, run the tests again after each edit. Exit code 0:
-    every test passed. 1: a test failed, the policy is refused, the coverage is below PERCENT, or FILE cannot be
-    written. 2: usage error, or no test has such a name.
+    every test passed. 1: a test failed, the policy is refused, the coverage is below PERCENT, FILE cannot be written,
+    or with `--strict` a rule set has no tests. 2: usage error, or no test has such a name.
     """
     if wanted is not None and percent is not None:
         leave("`--coverage` needs all tests, and `--filter` runs some", 2)
@@ -65,7 +66,7 @@ def test(
     origin = origin_at(of)
 
     def passed(written: PolicySource) -> bool:
-        tested = _tested(check_source(written), of, wanted, percent)
+        tested = _tested(check_source(written, wants_tests=True), of, wanted, percent, strict)
         if wanted is not None and not tested.count() and not tested.errors and not watch:
             leave(f"no test has {shown(wanted)} in its name", 2)
         if to:
@@ -80,12 +81,15 @@ def test(
     raise typer.Exit(0 if (watched(origin, passed) if watch else passed(origin.source())) else 1)
 
 
-def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None) -> TestReport:
+def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None, strict: bool) -> TestReport:
     errors = tuple(
         finding for finding in check.findings if finding.severity is Severity.ERROR and finding.code not in _OF_TESTS
     )
+    untested = tuple(finding for finding in check.findings if finding.code == NO_TESTS)
+    if strict:
+        errors, untested = (*errors, *untested), ()
     rule_sets = tuple(_tested_rule_set(name, proved, wanted) for name, proved in check.proved.items())
-    return TestReport(str(directory), rule_sets, errors, percent)
+    return TestReport(str(directory), rule_sets, errors, untested, percent)
 
 
 def _tested_rule_set(name: str, proved: ProvedRuleSet, wanted: str | None) -> TestedRuleSet:

@@ -36,11 +36,14 @@ class TestedRuleSet:
 
 @dataclass(frozen=True, slots=True)
 class TestReport:
-    """All rule sets that could be tested, the errors beside failed tests, and the coverage that is required."""
+    """All rule sets that could be tested, the errors beside failed tests, warnings about rule sets without tests, and
+    the coverage that is required.
+    """
 
     directory: str
     rule_sets: tuple[TestedRuleSet, ...]
     errors: tuple[Finding, ...]
+    untested: tuple[Finding, ...]
     wanted: float | None
 
     def count(self, *, failed: bool = False) -> int:
@@ -60,13 +63,15 @@ class TestReport:
 
 def as_text(tested: TestReport, *, verbose: bool) -> str:
     """Return the results as text with terminal colours; failures in full."""
-    lines = [*finding_lines(tested.errors)]
+    lines = [*finding_lines((*tested.errors, *tested.untested))]
     for rule_set in tested.rule_sets:
         lines += _rule_set(rule_set, verbose=verbose, wanted=tested.wanted)
     failed = tested.count(failed=True)
     counts = f"{tested.count() - failed} passed, {failed} failed"
     if tested.errors:
         counts += f", and {number_of(len(tested.errors), 'error')} beside"
+    if tested.untested:
+        counts += f", {number_of(len(tested.untested), 'rule set')} without tests"
     if tested.short:
         counts += f"; less is reached than {tested.wanted:g} %"
     lines.append(f"{escaped(tested.directory)}: {typer.style(counts, fg='green' if tested.passed else 'red')}")
@@ -125,6 +130,7 @@ def as_json(tested: TestReport) -> str:
         "directory": tested.directory,
         "passed": tested.passed,
         "errors": [*finding_lines(tested.errors)],
+        "warnings": [*finding_lines(tested.untested)],
         "rule_sets": [_json_of(each) for each in tested.rule_sets],
     }
     return json.dumps(answer, indent=2)

@@ -18,6 +18,8 @@ class CheckedPolicy:
     bundle: bytes
     findings: tuple[Finding, ...] = ()
     engine: str = ""
+    tests: tuple[str, ...] = ()
+    """The tests that it passed: each as `question: name`."""
 
     def packed(self) -> bytes:
         """Return it as bytes for another process of this program."""

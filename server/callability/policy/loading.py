@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 
 from callability import document
@@ -34,6 +34,9 @@ from callability.policy.reading.form import Form
 from callability.policy.reading.rule_file import read_head, read_rule_set
 from callability.policy.rules.rule_set import RuleSet
 from callability.vocabulary import ACTIONS, Action
+
+NO_TESTS = "no-tests"
+"""The code of the warning about a rule set that no test is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +150,20 @@ def check_source(
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
     advice: bool = True,
+    wants_tests: bool = False,
 ) -> Check:
     """Check the source of a policy; `seconds` is the engine's time limit for one rule set.
 
     Without an engine, the policy is for looking at: its diagrams are not confirmed, and nothing may be served from it.
     Several threads call `progress` as the engine decides witnesses. Without `advice`, parts of rules that never matter
-    are not looked for.
+    are not looked for. With `wants_tests`, a rule set without tests has a warning.
     """
     by = partial(evaluator, by=engine, seconds=seconds, progress=progress) if engine else None
     files = source.files
     findings = [*source.findings, *_check_names(source)]
     # Each rule set is decided in a process of its own, so that one need not wait for another.
     with ThreadPoolExecutor(max_workers=len(QUESTIONS)) as pool:
-        checked = tuple(pool.map(partial(_check_question, files, by, advice), QUESTIONS.values()))
+        checked = tuple(pool.map(partial(_check_question, files, by, advice, wants_tests), QUESTIONS.values()))
     findings += chain.from_iterable(found for _, found in checked)
     proved = {name: one for name, (one, _) in zip(QUESTIONS, checked, strict=True) if one}
     ordered = in_order(findings)
@@ -190,7 +194,7 @@ def _check_names(source: PolicySource) -> list[Finding]:
 
 
 def _check_question(
-    files: tuple[PolicyFile, ...], by: _EvaluatorOf | None, advice: bool, question: Question
+    files: tuple[PolicyFile, ...], by: _EvaluatorOf | None, advice: bool, wants_tests: bool, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
     rules, tests = (next((file for file in mine if file.tests is kind), None) for kind in (False, True))
@@ -210,6 +214,8 @@ def _check_question(
         try:
             confirmed = pool.submit(_confirmed, rule_set, diagram.result(), by, rules.shown)
             proved, unproved = _proved(rule_set, diagram.result(), cases, advice=advice)
+            if wants_tests and tests is None:
+                findings = (*findings, _no_tests(rules))
             return replace(proved, confirmation=confirmed.result()), [*findings, *unproved]
         except NotDecided as error:
             return None, [*findings, error.finding]
@@ -247,6 +253,12 @@ def _proved(
         return proved, (*prove(rule_set, decided, advice=advice), *failed, *_untested(rule_set, decided, results))
     except TooManyNodes:
         raise NotDecided(too_large(rule_set.rules[-1], diagram.space)) from None
+
+
+def _no_tests(rules: PolicyFile) -> Finding:
+    """Warn of rules that no test is about: whatever an edit makes of them, nothing fails."""
+    hint = f"write `{PurePath(rules.shown).stem}{TESTS}.yaml` beside it, or restore it"
+    return Finding(Place(rules.shown), NO_TESTS, "has no tests", hint, Severity.WARNING)
 
 
 def _untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:

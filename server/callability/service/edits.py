@@ -13,7 +13,7 @@ from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
 from callability.files.policy_origin import PolicyOrigin
 from callability.files.policy_source import PolicySource
-from callability.finding import MAX_FINDINGS, Finding, Place, finding_lines
+from callability.finding import MAX_FINDINGS, Finding, Place, finding_lines, listed
 from callability.kernel.checked_policy import CheckedPolicy, unpacked
 from callability.kernel.policy import LocalPolicy
 from callability.log_output import fields
@@ -94,12 +94,13 @@ class ServedEdits:
 
 
 class Edits:
-    """Follows where a policy is read from; `digest` is that of the source that was loaded."""
+    """Follows where a policy is read from; `loaded` is what was loaded, and `digest` that of its source."""
 
-    def __init__(self, sink: EditSink, origin: PolicyOrigin, digest: str) -> None:
+    def __init__(self, sink: EditSink, origin: PolicyOrigin, digest: str, loaded: CheckedPolicy) -> None:
         self._sink = sink
         self._origin = origin
         self._seen = digest
+        self._tests = loaded.tests
 
     async def follow(self) -> None:
         """Apply edits, for ever."""
@@ -125,11 +126,21 @@ class Edits:
         try:
             await self._sink.accepted(checked)
             self._origin.accepted(written)
+            self._report_lost_tests(checked.tests)
         except Exception:
             # The same files fail again: they are rejected, and not checked at every look.
             _logger.exception("an edit of the policy could not be applied")
             unchecked = _unchecked(written, "the service failed; its log says why")
             await self._sink.rejected(RejectedEdit(written.revision, unchecked.findings))
+
+    def _report_lost_tests(self, tests: tuple[str, ...]) -> None:
+        """Warn of tests that the policy had before: what they held to is no longer checked at an edit."""
+        lost = [test for test in self._tests if test not in {*tests}]
+        self._tests = tests
+        if lost:
+            left = f"{len(tests):,} are left" if tests else "none is left"
+            number = "a test" if len(lost) == 1 else f"{len(lost):,} tests"
+            _logger.warning("the edit of the policy loses %s, and %s: %s", number, left, listed(lost))
 
 
 def _log(level: int, findings: Sequence[Finding]) -> None:

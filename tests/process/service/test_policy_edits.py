@@ -153,6 +153,22 @@ def test_an_edit_whose_own_tests_fail_is_not_taken_over(directory: Path) -> None
         eventually(lambda: not service.policy().HasField("rejected_edit"))
 
 
+def test_an_edit_that_loses_tests_is_applied_and_the_log_names_them(directory: Path) -> None:
+    """Whether some are left out, or their file is removed."""
+    with served(directory) as service:
+        tests = directory / "callability_test.yaml"
+        text = tests.read_text()
+        name = "a tool without a lock can be called"
+        start = text.index(f"  - name: {name}\n")
+        replace(tests, text[:start] + text[text.index("  - name:", start + 1) :])
+        eventually(lambda: "loses a test, and 75 are left" in service.log)
+        assert f"`callability: {name}`" in service.log
+        tests.unlink()
+        eventually(lambda: "loses 23 tests, and 52 are left" in service.log)
+        assert "and 3 more" in service.log
+        assert not service.policy().HasField("rejected_edit")
+
+
 async def _ask_until(stub: Any, seen: dict[tuple[str, str], int], stopping: asyncio.Event) -> None:
     """Send requests until the end, and count the answers by revision and rule; a failed call ends the test."""
     while not stopping.is_set():

@@ -67,6 +67,10 @@ def test_what_no_test_reaches_is_named_with_facts_by_which_one_would(tmp_path: P
     done = _test("--coverage", "80", cwd=_policy(tmp_path, TESTS))
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
+        *(
+            f"{name}.yaml: warning: has no tests (write `{name}_test.yaml` beside it, or restore it) [no-tests]"
+            for name in ("enable_outcome", "load_outcome")
+        ),
         "callability",
         "  tests         2 of 2 passed",
         "  rules         2 of 3 decide in a test",
@@ -88,7 +92,7 @@ def test_what_no_test_reaches_is_named_with_facts_by_which_one_would(tmp_path: P
         "  rules         0 of 1 decide in a test",
         "  conditions    0 of 0 outcomes of their parts are seen",
         "miss  enable_outcome.yaml:1:9: in no test rule `all` decides (for example every fact at its default)",
-        ".: 2 passed, 0 failed; less is reached than 80 %",
+        ".: 2 passed, 0 failed, 2 rule sets without tests; less is reached than 80 %",
     ]
 
 
@@ -120,7 +124,7 @@ def test_a_failure_says_what_differs_and_how_the_verdict_came_about(tmp_path: Pa
     wrong = TESTS.replace("status: callable, rule: open", "status: callable, rule: gate, undetermined: true")
     done = _test(cwd=_policy(tmp_path, wrong.replace("rejection: [x]", "rejection: [x, '{tool}']")))
     assert done.returncode == 1
-    assert done.stdout.splitlines()[4:19] == [
+    assert done.stdout.splitlines()[6:21] == [
         "FAIL  a tool that nothing stands against is callable",
         "      callability_test.yaml:2:3",
         "      facts          every fact at its default",
@@ -138,7 +142,7 @@ def test_a_failure_says_what_differs_and_how_the_verdict_came_about(tmp_path: Pa
         "      rejection      - … {tool} …",
         "                     + x",
     ]
-    assert done.stdout.splitlines()[-1] == ".: 0 passed, 2 failed"
+    assert done.stdout.splitlines()[-1] == ".: 0 passed, 2 failed, 2 rule sets without tests"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,7 @@ def test_results_are_written_as_junit(tmp_path: Path) -> None:
     assert _test("--junit", "results.xml", cwd=tmp_path).returncode == 1
     root = ElementTree.parse(tmp_path / "results.xml").getroot()
     assert {key: root.get(key) for key in ("tests", "failures", "errors")} == {
-        "tests": "5",
+        "tests": "6",
         "failures": "1",
         "errors": "3",
     }
@@ -234,3 +238,42 @@ def test_a_part_that_nothing_can_reach_is_no_goal() -> None:
         "`server.enabled: false` is false in rule `r0`",
         "`server.enabled: true` is true in rule `r1`",
     ]
+
+
+def test_a_rule_set_that_lost_its_tests_is_a_warning_everywhere(tmp_path: Path) -> None:
+    """In `check`, `test` and JUnit; `--strict` refuses the policy. A file without tests in it is an error."""
+    shutil.copytree(POLICY, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "callability_test.yaml").unlink()
+    warning = (
+        "callability.yaml: warning: has no tests (write `callability_test.yaml` beside it, or restore it) [no-tests]"
+    )
+    checked, strict = (callability("check", ".", *options, cwd=tmp_path) for options in ((), ("--strict",)))
+    assert (checked.returncode, strict.returncode) == (0, 1)
+    assert checked.stdout.startswith(f"{warning}\n")
+    assert "0 errors, 1 warning" in checked.stdout
+    done = _test("--junit", "results.xml", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"{warning}\n")
+    assert done.stdout.endswith("56 passed, 0 failed, 1 rule set without tests\n")
+    root = ElementTree.parse(tmp_path / "results.xml").getroot()
+    assert (root.get("skipped"), root.get("failures"), root.get("errors")) == ("1", "0", "0")
+    assert [skipped.get("message") for skipped in root.iter("skipped")] == [warning]
+    assert json.loads(_test("--json", cwd=tmp_path).stdout)["warnings"] == [warning]
+    assert _test("--strict", "--junit", "results.xml", cwd=tmp_path).returncode == 1
+    root = ElementTree.parse(tmp_path / "results.xml").getroot()
+    assert [error.get("type") for error in root.iter("error")] == ["no-tests"]
+
+
+def test_coverage_that_is_too_low_is_a_failure_in_junit(tmp_path: Path) -> None:
+    """With what no test reaches."""
+    shutil.copytree(POLICY, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "callability_test.yaml").write_text(TESTS.split("- name: a server", maxsplit=1)[0])
+    assert _test("--coverage", "90", "--junit", "results.xml", cwd=tmp_path).returncode == 1
+    root = ElementTree.parse(tmp_path / "results.xml").getroot()
+    assert root.get("failures") == "1"
+    [failure] = root.findall("testsuite[@name='callability']/testcase[@name='coverage']/failure")
+    assert failure.get("type") == "coverage"
+    assert (failure.get("message") or "").endswith("%, and 90 % is wanted")
+    assert "in no test rule `server-off` decides" in (failure.text or "")
+    assert _test("--coverage", "1", "--junit", "results.xml", cwd=tmp_path).returncode == 0
+    assert "coverage" not in (tmp_path / "results.xml").read_text()

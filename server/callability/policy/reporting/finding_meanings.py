@@ -286,6 +286,11 @@ OF_PROOF: Mapping[str, Meaning] = {
         "Add a test with these facts.",
         _WARNING,
     ),
+    "no-tests": Meaning(
+        "No test is about the rule set, so that nothing fails whatever an edit makes of it.",
+        "Write tests beside it, or restore those that it had.",
+        _WARNING,
+    ),
     "test-failed": Meaning(
         "The policy does not answer as a test expects.",
         "Run `callability test`, and correct the rules or the test.",
