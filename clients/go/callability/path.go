@@ -8,7 +8,7 @@ import (
 // A PathEnd says what a path leads to. Its numbers are those of the contract.
 type PathEnd uint8
 
-// After the steps of a path, the tool is callable; or only a change of the policy helps; or a fact has to be found out.
+// After the steps of a path, the tool is callable, or a fact has to be found out; or only a change of the policy helps.
 const (
 	// PathEndUnspecified says nothing: the diagram is too large to say whether there is a path.
 	PathEndUnspecified PathEnd = iota

@@ -61,7 +61,7 @@ class _PathEndEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PathEnd.Value
     PATH_END_CALLABLE: _PathEnd.ValueType  # 1
     """After the steps, the tool is callable."""
     PATH_END_POLICY_CHANGE: _PathEnd.ValueType  # 2
-    """After the steps, a lock is left that only a change of the policy lifts."""
+    """Only a change of the policy lifts the lock; there are no steps then."""
     PATH_END_FIND_OUT: _PathEnd.ValueType  # 3
     """After the steps, the answer depends on an unknown fact: find it out first."""
 
@@ -73,7 +73,7 @@ PATH_END_UNSPECIFIED: PathEnd.ValueType  # 0
 PATH_END_CALLABLE: PathEnd.ValueType  # 1
 """After the steps, the tool is callable."""
 PATH_END_POLICY_CHANGE: PathEnd.ValueType  # 2
-"""After the steps, a lock is left that only a change of the policy lifts."""
+"""Only a change of the policy lifts the lock; there are no steps then."""
 PATH_END_FIND_OUT: PathEnd.ValueType  # 3
 """After the steps, the answer depends on an unknown fact: find it out first."""
 Global___PathEnd: _TypeAlias = PathEnd  # noqa: Y015

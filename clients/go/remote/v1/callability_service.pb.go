@@ -88,7 +88,7 @@ const (
 	PathEnd_PATH_END_UNSPECIFIED PathEnd = 0
 	// After the steps, the tool is callable.
 	PathEnd_PATH_END_CALLABLE PathEnd = 1
-	// After the steps, a lock is left that only a change of the policy lifts.
+	// Only a change of the policy lifts the lock; there are no steps then.
 	PathEnd_PATH_END_POLICY_CHANGE PathEnd = 2
 	// After the steps, the answer depends on an unknown fact: find it out first.
 	PathEnd_PATH_END_FIND_OUT PathEnd = 3
