@@ -90,9 +90,9 @@ def _judged(config: Config) -> Iterator[_Judged]:
 
 def _held_back(rules: RuleSet, judged: _Judged, declared: Mapping[str, DeclaredFact]) -> Iterator[tuple[str, str]]:
     """Yield each rule that is undetermined because a fact is missing, if nothing else locks the tool, and the fact."""
-    known = {name: fact.open_value for name, fact in rules.question.facts.items()} | judged.facts[""]
-    for name, fact in declared.items():
-        known[name] = judged.facts.get(fact.subject, {}).get(name, fact.default if fact.asserted else UNKNOWN)
+    known = {**{name: each.open_value for name, each in rules.question.facts.items()}, **judged.facts[""]}
+    for name, one in declared.items():
+        known[name] = judged.facts.get(one.subject, {}).get(name, one.default if one.asserted else UNKNOWN)
     while missing := [fact for fact in rules.unread_at(known) if known.get(fact) == UNKNOWN and fact in declared]:
         rule = rules.decide(rules.points_of(known)).rule
         for fact in missing:

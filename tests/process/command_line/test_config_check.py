@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -207,7 +208,7 @@ def test_a_config_without_a_declared_fact_that_locks_everything_is_refused(tmp_p
     edited = rules.replace("rules:\n", facts, 1).replace("  - {id: user-off,", f"{locks}  - {{id: user-off,", 1)
     (policy / "callability.yaml").write_text(edited)
 
-    def found(**servers: dict[str, object]) -> tuple[int, list[str]]:
+    def found(**servers: Mapping[str, object]) -> tuple[int, list[str]]:
         entries = {name: {"command": "cat", **keys} for name, keys in servers.items()}
         (tmp_path / "gateway.json").write_text(json.dumps({"mcpServers": entries}))
         done = callability("gateway", "--check", "--config", "gateway.json", "--policy", str(policy), cwd=tmp_path)

@@ -80,9 +80,9 @@ async def _serve_stdio(router: AgentRouter, agent: str) -> None:
         raise
 
 
-def _first_system_error(group: BaseExceptionGroup) -> OSError | None:
+def _first_system_error(group: BaseExceptionGroup[BaseException]) -> OSError | None:
     """Return the first error of the system in a group: here, what came of reading or writing a standard stream."""
-    found = group.subgroup(OSError)
+    found: BaseException | None = group.subgroup(OSError)
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found if isinstance(found, OSError) else None
