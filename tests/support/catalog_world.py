@@ -113,6 +113,8 @@ class Wire:
         self.state = "connecting"
         self.failure: Failure | None = None
         self.tools: tuple[object, ...] = ()
+        self.left_out: tuple[str, ...] = ()
+        self.said: tuple[str, ...] = ()
         self.settled = asyncio.Event()
         self.is_current = True
         self.is_restless = False

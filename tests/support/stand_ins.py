@@ -57,6 +57,8 @@ class StandIn:
 
     is_settled = True
     is_restless = False
+    left_out: tuple[str, ...] = ()
+    has_consent = False
     is_slow_to_list = False
 
     def __init__(self, name: str, shelf: Shelf, *, names_only: bool) -> None:

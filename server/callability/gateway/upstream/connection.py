@@ -258,7 +258,7 @@ class Connection:
         given = result.as_it_came
         if given.get("resultType") == "input_required":
             raise UpstreamError(self._name, _NEEDS_INPUT, MAY_HAVE_RUN)
-        answer = PassedOn.of(given)
+        answer = PassedOn.of(given, lambda text: Secrets.of(self._target).masked(text))
         self._report.odd(tool, answer.odd)
         return answer
 

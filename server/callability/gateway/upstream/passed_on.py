@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mcp_types import (
@@ -57,9 +57,9 @@ class PassedOn(CallToolResult):
         return self._odd
 
     @classmethod
-    def of(cls, result: Mapping[str, Any]) -> PassedOn:
-        """Read the result of a call."""
-        reading = _Reading()
+    def of(cls, result: Mapping[str, Any], masked: Callable[[str], str]) -> PassedOn:
+        """Read the result of a call; `masked` hides secrets in what the gateway itself says of it."""
+        reading = _Reading(masked)
         wire = {name: value for name, value in result.items() if name not in _READ_HERE}
         blocks = tuple(reading.blocks(result.get("content")))
         wire["content"] = [block for block, _ in blocks]
@@ -82,7 +82,8 @@ class _Unreadable(Exception):
 class _Reading:
     """The reading of one result."""
 
-    def __init__(self) -> None:
+    def __init__(self, masked: Callable[[str], str]) -> None:
+        self._masked = masked
         self.odd: list[str] = []
         self._left_out: list[str] = []
 
@@ -154,7 +155,7 @@ class _Reading:
     def _unread(self, place: str, given: object) -> tuple[dict[str, Any], ContentBlock]:
         """Return a block in place of one that cannot be read."""
         self.odd.append(place)
-        written = json.dumps(given, ensure_ascii=False)
+        written = self._masked(json.dumps(given, ensure_ascii=False))
         cut = written if len(written) <= MOST_SHOWN else f"{written[:MOST_SHOWN]}…"
         text = f"The gateway cannot read `{place}` of this answer. It came as: {cut}"
         return {"type": "text", "text": text}, TextContent(text=text)
