@@ -150,7 +150,7 @@ go-stubs: $(VENV)/go/installed $(VENV)/stubs/installed ## Generate the Go stubs 
 
 go-lint: $(VENV)/go/installed ## Check the Go modules with gofmt, vet (for every system that they are built for) and staticcheck.
 	test -z "$$(gofmt -l clients/go examples/go | tee /dev/stderr)"
-	for module in clients/go clients/go/remote clients/go/mcpgo; do \
+	for module in clients/go clients/go/remote clients/go/mcpgo clients/go/mark3labs; do \
 	  for system in linux darwin windows; do (cd $$module && CGO_ENABLED=0 GOOS=$$system go vet ./...) || exit 1; done; \
 	  (cd $$module && $(CURDIR)/$(VENV)/go/staticcheck ./...) || exit 1; done
 

@@ -67,11 +67,11 @@ func (s *ruleSet) checkAxis(a axis) error {
 }
 
 // readings is how many readings a fact has: its values, and that it is unknown.
-func (t *fact) readings() int {
-	if t.asserted {
-		return len(t.values)
+func (f *fact) readings() int {
+	if f.asserted {
+		return len(f.values)
 	}
-	return len(t.values) + 1
+	return len(f.values) + 1
 }
 
 func (s *ruleSet) checkVerdicts() error {

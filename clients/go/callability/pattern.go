@@ -39,9 +39,9 @@ func matches(pattern, name string) bool {
 }
 
 // classOf returns the place of the class of a name; the number of classes if the bundle has no such class.
-func (t *fact) classOf(name string) int32 {
+func (f *fact) classOf(name string) int32 {
 	var found []int32
-	for group, patterns := range t.groups {
+	for group, patterns := range f.groups {
 		for _, pattern := range patterns {
 			if matches(pattern, name) {
 				found = append(found, int32(group))
@@ -49,10 +49,10 @@ func (t *fact) classOf(name string) int32 {
 			}
 		}
 	}
-	for place, class := range t.classes {
+	for place, class := range f.classes {
 		if slices.Equal(class, found) {
 			return int32(place)
 		}
 	}
-	return int32(len(t.classes))
+	return int32(len(f.classes))
 }

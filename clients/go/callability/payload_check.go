@@ -97,43 +97,43 @@ func (s *ruleSet) checkFacts() error {
 	return nil
 }
 
-func (t *fact) check() error {
-	keyed := t.kind == factLabel || t.kind == factDeclared
+func (f *fact) check() error {
+	keyed := f.kind == factLabel || f.kind == factDeclared
 	switch {
-	case t.kind < factField || t.kind > factDeclared:
-		return fmt.Errorf("found kind %d, wanted 1 to %d", t.kind, factDeclared)
-	case t.subject < subjectServer || t.subject > subjectEnable:
-		return fmt.Errorf("found subject %d, wanted 1 to %d", t.subject, subjectEnable)
-	case t.changedBy > int32(LiftedByNone):
-		return fmt.Errorf("found that %d changes it, wanted at most %d", t.changedBy, LiftedByNone)
-	case keyed != (t.key != ""):
-		return fmt.Errorf("found the key %.80q of kind %d", t.key, t.kind)
+	case f.kind < factField || f.kind > factDeclared:
+		return fmt.Errorf("found kind %d, wanted 1 to %d", f.kind, factDeclared)
+	case f.subject < subjectServer || f.subject > subjectEnable:
+		return fmt.Errorf("found subject %d, wanted 1 to %d", f.subject, subjectEnable)
+	case f.changedBy > int32(LiftedByNone):
+		return fmt.Errorf("found that %d changes it, wanted at most %d", f.changedBy, LiftedByNone)
+	case keyed != (f.key != ""):
+		return fmt.Errorf("found the key %.80q of kind %d", f.key, f.kind)
 	}
-	if t.kind != factName || len(t.values) > 0 || t.defaultValue != 0 {
-		if err := within("default", t.defaultValue, len(t.values)); err != nil {
+	if f.kind != factName || len(f.values) > 0 || f.defaultValue != 0 {
+		if err := within("default", f.defaultValue, len(f.values)); err != nil {
 			return err
 		}
 	}
-	if different := slices.Compact(slices.Sorted(slices.Values(t.values))); len(different) != len(t.values) {
+	if different := slices.Compact(slices.Sorted(slices.Values(f.values))); len(different) != len(f.values) {
 		return fmt.Errorf("found a value twice")
 	}
-	return t.checkClasses()
+	return f.checkClasses()
 }
 
-func (t *fact) checkClasses() error {
-	if t.kind != factName {
-		if len(t.classes) > 0 || len(t.groups) > 0 {
+func (f *fact) checkClasses() error {
+	if f.kind != factName {
+		if len(f.classes) > 0 || len(f.groups) > 0 {
 			return fmt.Errorf("found classes of names, and it is none")
 		}
 		return nil
 	}
-	if len(t.classes) != len(t.values) {
-		return fmt.Errorf("found %d classes of names, wanted %d", len(t.classes), len(t.values))
+	if len(f.classes) != len(f.values) {
+		return fmt.Errorf("found %d classes of names, wanted %d", len(f.classes), len(f.values))
 	}
 	seen := map[string]bool{}
-	for _, class := range t.classes {
+	for _, class := range f.classes {
 		for place, group := range class {
-			if err := within("group of patterns", group, len(t.groups)); err != nil {
+			if err := within("group of patterns", group, len(f.groups)); err != nil {
 				return err
 			}
 			if place > 0 && group <= class[place-1] {
