@@ -88,5 +88,5 @@ def test_the_committed_go_stubs_are_those_of_the_contract(tmp_path: Path) -> Non
 def test_the_core_module_requires_no_other() -> None:
     """A proxy that decides from a bundle links nothing but the standard library."""
     assert _go(MODULES[0], "list", "-m", "all", GOWORK="off").split() == [
-        "github.com/callability/callability/clients/go/callability"
+        "github.com/callability/callability/clients/go"
     ]

@@ -13,7 +13,7 @@ import pytest
 
 from support.checkout import ROOT
 
-MODULE = "github.com/callability/callability/clients/go/callability"
+MODULE = "github.com/callability/callability/clients/go"
 PAGE = (ROOT / "docs/go.md").read_text(encoding="utf-8")
 SOURCES = [
     path.read_text(encoding="utf-8")
@@ -52,9 +52,10 @@ def _run(directory: Path, *command: str) -> str:
 
 def _program(directory: Path, body: str) -> None:
     """Write a program that consists of the lines of a `main` function, outside the checkout."""
-    packages = ("encoding/json", "fmt", "log", "log/slog", "net/http", MODULE)
-    names = {name: name.rpartition("/")[2] for name in packages} | {MODULE: "callability"}
-    imports = "".join(f'\t"{package}"\n' for package, name in names.items() if f"{name}." in body)
+    ours = tuple(f"{MODULE}/{name}" for name in ("callability", "outcome", "shipped"))
+    packages = ("context", "encoding/json", "fmt", "log", "log/slog", "net/http", *ours)
+    names = {name: name.rpartition("/")[2] for name in packages}
+    imports = "".join(f'\t"{package}"\n' for package, name in names.items() if re.search(rf"\b{name}\.", body))
     (directory / "main.go").write_text(f"package main\n\nimport (\n{imports})\n\nfunc main() {{\n{body}}}\n")
     (directory / "go.mod").write_text(
         f"module example\n\ngo 1.24\n\nrequire {MODULE} v0.0.0\n\nreplace {MODULE} => {ROOT / 'clients/go'}\n"
@@ -63,18 +64,20 @@ def _program(directory: Path, body: str) -> None:
 
 @needs_go
 def test_the_quick_start_runs_outside_the_checkout_with_no_module_but_ours(tmp_path: Path) -> None:
-    """From a policy to the text that an agent reads, by the commands and the lines of the page."""
+    """From nothing to the text that an agent reads, and then by a policy of one's own, as the page has it."""
     [_, build] = _blocks("sh", "Quick start")
-    [body] = _blocks("go", "Quick start")
+    [body, follow] = _blocks("go", "Quick start")
     [printed] = _blocks("text", "Quick start")
-    shutil.copytree(ROOT / "policy", tmp_path / "my-policy", ignore=shutil.ignore_patterns("examples", "schema"))
-    _run(tmp_path, *build.split())
     _program(tmp_path, body)
     _run(tmp_path, "go", "build", "-o", "program", ".")
     assert _run(tmp_path, "./program") == printed
     lines = map(str.split, _run(tmp_path, "go", "version", "-m", "program").splitlines())
     assert [line[1] for line in lines if line[:1] == ["dep"]] == [MODULE]
-    # What the page shows beyond the quick start goes on from its policy.
+    # What the page shows beyond the quick start.
+    shutil.copytree(ROOT / "policy", tmp_path / "my-policy", ignore=shutil.ignore_patterns("examples", "schema"))
+    _run(tmp_path, *build.split())
+    _program(tmp_path, f"{follow}fmt.Println(store.Load() != nil)\n")
+    assert _run(tmp_path, "go", "run", ".") == "true\n"
     [loads] = _blocks("go", "Loads and enables")
     [hooks, _] = _blocks("go", "Logs, metrics and traces")
     _program(tmp_path, body + loads + hooks + "_ = store.Load()\n")
@@ -92,7 +95,7 @@ _SERVES_JSON = """_ = http.ListenAndServe("", http.HandlerFunc(func(w http.Respo
 @needs_go
 def test_the_package_adds_little_to_a_program(tmp_path: Path) -> None:
     """What is stripped of symbols grows by 1.5 MB at most, and by 0.4 MB if it links `net/http` and `encoding/json`."""
-    [decides] = _blocks("go", "Quick start")
+    [decides, _] = _blocks("go", "Quick start")
     [loads] = _blocks("go", "Loads and enables")
     sizes = {}
     both = decides + loads + _SERVES_JSON
@@ -110,7 +113,7 @@ def _size(directory: Path, body: str) -> int:
 
 def test_the_quick_start_has_at_most_ten_lines() -> None:
     """It is the first thing that a developer copies."""
-    [body] = _blocks("go", "Quick start")
+    [body, _] = _blocks("go", "Quick start")
     assert len(body.splitlines()) <= 10
 
 

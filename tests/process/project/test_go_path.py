@@ -63,7 +63,7 @@ def test_the_go_modules_can_be_moved_once_and_everywhere(clone: Path) -> None:
     )
     assert (left.returncode, left.stdout) == (1, "")
     assert _run(clone, "gofmt", "-l", "clients/go", "examples/go") == ""
-    for module in ("clients/go", "clients/go/remote", "clients/go/mcpgo", "examples/go"):
+    for module in ("clients/go", "clients/go/remote", "clients/go/mcpgo", "clients/go/mark3labs", "examples/go"):
         _run(clone / module, "go", "vet", TRIMMED, "./...")
     _run(clone / "clients/go", "go", "test", TRIMMED, "-run", "Table|Vector|Good|Classified", "./callability")
     imports = f"import callability.v1.facts_pb2 as found; assert {NEW!r} in str(found.DESCRIPTOR.GetOptions())"
