@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +19,13 @@ from callability.gateway.serving import http_agents, http_connections
 from callability.gateway.serving.http_connections import HttpConnection
 from callability.gateway.serving.http_requests import HttpRequests
 from callability.uvicorn_server import StopSignals, UvicornServer
+from support.checkout import UPSTREAMS
+from support.gateway_requests import INITIALIZE
+from support.gateways import write_config
+from support.running import COMMAND
 from support.waiting import SECONDS, becomes
 
+RICH = UPSTREAMS / "rich.py"
 SIZE = 24 * 1024 * 1024
 """Bytes of an answer: more than the system keeps for a connection."""
 
@@ -87,6 +96,8 @@ def test_a_client_that_reads_nothing_of_an_answer_loses_its_connection(monkeypat
             await becomes(served, 1)
             await becomes(connections, 0)
             assert await asyncio.to_thread(unread.rest) < SIZE
+            # On a busy machine, a client that reads may pause for longer than that.
+            monkeypatch.setattr(http_connections, "UNREAD_SECONDS", SECONDS)
             assert await asyncio.to_thread(_Client(port).rest) == SIZE
 
     asyncio.run(story())
@@ -110,3 +121,27 @@ def test_what_waits_for_an_agent_that_reads_nothing_is_bounded(
 
     asyncio.run(story())
     assert "clients without a token do not read answers: over 48 MiB would wait" in caplog.text
+
+
+def test_an_agent_over_stdio_that_reads_no_answers_ends_the_gateway(tmp_path: Path) -> None:
+    """Each answer of 4 MB would stay in memory; one line says why it ended."""
+    config = write_config(tmp_path, {"rich": {"command": sys.executable, "args": [str(RICH)], "trust": "auto"}})
+    command = [*COMMAND, "gateway", "--config", str(config)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        process.stdin.flush()
+        process.stdout.readline()
+        call = {"name": "call_tool", "arguments": {"name": "rich:a large answer", "arguments": {}}}
+        for number in range(2, 32):
+            request = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": call}
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        assert process.wait(SECONDS) == 1
+        assert process.stderr is not None
+        *_, last = process.stderr.read().decode().splitlines()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    assert last == "callability: the agent does not read its answers: over 64 MiB would wait"

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from mcp.server.stdio import stdio_server
 
@@ -27,9 +27,6 @@ Transport = Literal["stdio", "http"]
 
 class OutputLost(Exception):
     """Standard output cannot be written, so that no agent can be answered over stdio."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(f"the agent cannot be answered on standard output: {(error.strerror or 'error').lower()}")
 
 
 async def run(
@@ -54,29 +51,43 @@ async def run(
     if signals is None:
         signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     # What cannot be listened on is refused before any server is run.
+    lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with nullcontext() if transport == "stdio" else _listening_at(port, options) as listener:
         only = agent if transport == "stdio" else ""
         async with opened(replace(options, only_agent=only)) as router:
             if listener is None:
-                serve = _serve_stdio(router, agent)
+                serve = _serve_stdio(router, agent, lost)
             else:
                 serve = serve_http(router, port, listener, started, signals, options.metrics)
             serving = asyncio.create_task(serve)
             stopped = asyncio.create_task(signals.requested.wait())
-            await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            ends: set[asyncio.Future[Any]] = {serving, stopped, lost}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
+            if lost.done():
+                # Writing to an agent that does not read goes on until the process ends.
+                raise OutputLost(lost.result())
             if transport == "http" or serving.done():
                 await serving
 
 
-async def _serve_stdio(router: AgentRouter, agent: str) -> None:
+async def _serve_stdio(router: AgentRouter, agent: str, lost: asyncio.Future[str]) -> None:
+    def end(why: str) -> None:
+        if not lost.done():
+            lost.set_result(why)
+
     server = mcp_server(router, agent)
     try:
-        async with stdio_server() as (read, write), limited(write) as outgoing, readable(read, outgoing) as incoming:
+        async with (
+            stdio_server() as (read, write),
+            limited(write, end) as outgoing,
+            readable(read, outgoing) as incoming,
+        ):
             await server.run(incoming, outgoing, server.create_initialization_options())
     except BaseExceptionGroup as group:
         if error := _first_system_error(group):
-            raise OutputLost(error) from group
+            why = f"the agent cannot be answered on standard output: {(error.strerror or 'error').lower()}"
+            raise OutputLost(why) from group
         raise
 
 

@@ -13,6 +13,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, RequestId
 from pydantic import ValidationError
 
+from callability.gateway.serving.line_limit import Written
+
 _MESSAGE = "Not read: the line is not a JSON-RPC request of MCP"
 _logger = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ class Incoming(Protocol):
 
 @asynccontextmanager
 async def readable(
-    read: Incoming, write: MemoryObjectSendStream[SessionMessage]
+    read: Incoming, write: Written
 ) -> AsyncIterator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
     """Yield a stream of the messages that can be read; the others are answered with an error."""
     passing, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -43,7 +45,7 @@ async def readable(
 async def _hand_on(
     read: Incoming,
     passing: MemoryObjectSendStream[SessionMessage | Exception],
-    write: MemoryObjectSendStream[SessionMessage],
+    write: Written,
 ) -> None:
     async with passing:
         async for item in read:
