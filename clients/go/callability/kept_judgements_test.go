@@ -3,9 +3,11 @@ package callability_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/shipped"
@@ -200,5 +202,53 @@ func TestManyDecideJudgeAndChangeAtOnce(t *testing.T) {
 	found, wanted := judged(t, inventory, policy, nil, callability.AllServers()), judged(t, fresh, policy, nil, callability.AllServers())
 	if string(found.Counts()) != string(wanted.Counts()) {
 		t.Errorf("found %s, wanted %s", found.Counts(), wanted.Counts())
+	}
+}
+
+// BenchmarkCall measures how long a call waits for its decision, alone and while all tools are judged in one goroutine and
+// the inventory changes in another. It reports the 99.9th percentile.
+func BenchmarkCall(b *testing.B) {
+	policy, agent := bundled(b, "agents-allowed.bundle"), named("ledger-bot")
+	for _, name := range []string{"alone", "beside judgements and changes"} {
+		b.Run(name, func(b *testing.B) {
+			inventory, stop := filled(b, 10_000, 100), make(chan struct{})
+			var group sync.WaitGroup
+			beside := func(work func(turn int)) {
+				group.Add(1)
+				go func() {
+					defer group.Done()
+					for turn := 0; ; turn++ {
+						select {
+						case <-stop:
+							return
+						default:
+							work(turn)
+						}
+					}
+				}()
+			}
+			if name != "alone" {
+				beside(func(turn int) {
+					scope := callability.Servers(append(inventory.Servers(callability.AllServers()), fmt.Sprint("nowhere-", turn))...)
+					judged(b, inventory, policy, agent, scope)
+				})
+				beside(func(turn int) {
+					_ = inventory.Put("server-1", entry("tool_1", []callability.ToolFacts{openTool, deniedTool}[turn%2]))
+					time.Sleep(time.Millisecond)
+				})
+			}
+			took := make([]time.Duration, 0, 1<<20)
+			for turn := 0; b.Loop(); turn++ {
+				called := fmt.Sprintf("server-%d:tool_%d", turn%49, turn%199)
+				started := time.Now()
+				inventory.Decide(policy, agent, callability.AllServers(), called)
+				took = append(took, time.Since(started))
+			}
+			close(stop)
+			group.Wait()
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)*999/1000]), "p99.9-ns")
+			b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
+		})
 	}
 }
