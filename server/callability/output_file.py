@@ -7,11 +7,14 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+PIPE_SECONDS = 10
+"""How long to wait for a program that reads a named pipe."""
 _MOST_LINKS = 40
 """Symbolic links that Linux follows in one path."""
 
@@ -100,12 +103,36 @@ def _stream(path: Path) -> Iterator[BinaryIO]:
         # What was written to it before stays, and what is written to it later follows.
         with os.fdopen(os.dup(descriptor), "wb") as stream:
             yield stream
+    elif path.is_fifo():
+        with os.fdopen(_opened_pipe(path), "wb") as stream:
+            yield stream
     elif path.exists() and not path.is_file():
         with path.open("wb") as stream:
             yield stream
     else:
         with replacing(Path(os.path.realpath(path))) as stream:
             yield stream
+
+
+def _opened_pipe(path: Path) -> int:
+    """Return a descriptor of a named pipe, once a program reads it; to wait for ever would say nothing.
+
+    Raises:
+        OSError: no program reads it in time.
+    """
+    until = time.monotonic() + PIPE_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, f"no program has read this pipe for {PIPE_SECONDS} s") from None
+            time.sleep(0.05)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
 
 
 def _take_after(old: os.stat_result, descriptor: int) -> None:

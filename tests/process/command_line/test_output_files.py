@@ -13,6 +13,7 @@ from threading import Thread
 import pytest
 
 from callability.kernel.policy import read
+from callability.output_file import PIPE_SECONDS
 from support.checkout import POLICY
 from support.commands import callability
 from support.running import COMMAND
@@ -89,6 +90,18 @@ def test_a_named_pipe_is_written_and_stays_one(place: Path, command: str) -> Non
         assert _run(place, command, pipe).returncode == 0
     assert pipe.is_fifo()
     assert found == [file.read_bytes()]
+
+
+def test_a_named_pipe_that_nobody_reads_is_an_error(place: Path) -> None:
+    """The command would wait for ever."""
+    pipe = place / "pipe.bundle"
+    os.mkfifo(pipe)
+    done = _run(place, "bundle build", pipe)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"callability: `{pipe}` cannot be written: no program has read this pipe for {PIPE_SECONDS} s"
+    ]
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("command", ["bundle build", "test --junit", "inventory"])
