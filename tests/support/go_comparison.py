@@ -73,6 +73,18 @@ def _drawn(name: str, facts: int, seed: int) -> Iterator[pb.CheckToolsRequest]:
         yield request
 
 
+def _alone(request: pb.CheckToolsRequest) -> Iterator[bytes]:
+    """Yield the request about each tool alone, whose answer says which locks remain."""
+    for group in request.servers:
+        for tool in group.tools:
+            alone = pb.CheckToolRequest(
+                server=group.name, server_facts=group.facts, tool=tool.name, tool_facts=tool.facts, agent=request.agent
+            )
+            if not request.HasField("agent"):
+                alone.ClearField("agent")
+            yield alone.SerializeToString()
+
+
 def compared(name: str, facts: int, seed: int, program: Path, directory: Path) -> int:
     """Compare at least so many drawn facts of a policy, and return how many.
 
@@ -105,11 +117,14 @@ def compared(name: str, facts: int, seed: int, program: Path, directory: Path) -
             async def answer(sent: bytes = sent) -> bytes:
                 return await calls.check_tools(sent)
 
+            async def each_alone(request: pb.CheckToolsRequest = request) -> list[bytes]:
+                return [await calls.check_tool(alone) for alone in _alone(request)]
+
             wanted = runner.run(answer())
             why = reference.disagrees(request, pb.CheckToolsResponse.FromString(wanted))
             assert not why, why
             try:
-                for message in (sent, wanted):
+                for message in (sent, wanted, *runner.run(each_alone())):
                     process.stdin.write(len(message).to_bytes(4, "big") + message)
             except BrokenPipeError:
                 break

@@ -139,7 +139,7 @@ func (j *judging) addTools(kept []judged, server *listedServer) {
 			j.judgement.tools = append(j.judgement.tools, same)
 			continue
 		}
-		answer := j.policy.Decide(j.agent, tool.handle).Answer()
+		answer := j.policy.Decide(j.agent, tool.handle).answerOfMany()
 		j.judgement.tools = append(j.judgement.tools, j.judgement.judged(tool, &answer))
 		j.decided++
 	}

@@ -2,6 +2,7 @@ package callability
 
 import (
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -16,6 +17,9 @@ const (
 	PathEndPolicyChange
 	PathEndFindOut
 )
+
+// PathEndLater is any end that only a later version knows.
+const PathEndLater PathEnd = math.MaxUint8
 
 var pathEndNames = [...]string{"unspecified", "callable", "policy_change", "find_out"}
 
@@ -275,25 +279,32 @@ func (s *pathSearch) endOf(steps []Step, wanted map[int32]int32) ending {
 	return ending{rule: number, undetermined: undetermined}
 }
 
-// write puts the changes of a path into words.
+// write puts the changes of a path into words, and keeps nothing else of them: as a service sends them.
 func (s *pathSearch) write(path *Path) {
 	for number := range path.Steps {
-		for place := range path.Steps[number].Changes {
-			change := &path.Steps[number].Changes[place]
-			fact := &s.set.facts[change.fact]
-			change.Fact, change.Current = fact.name, fact.text(change.current)
-			if name, given := s.names[change.fact]; given {
-				change.Current = name
-			}
-			for _, value := range change.wanted {
-				change.Wanted = append(change.Wanted, fact.text(value))
-			}
-			change.ChangedBy, change.Action = LiftedBy(fact.changedBy), fact.action
-			for _, action := range s.policy.payload.actions {
-				if action.name == fact.action {
-					change.Phrase = action.phrase
-				}
-			}
+		step := &path.Steps[number]
+		step.rule = 0
+		for place := range step.Changes {
+			step.Changes[place] = s.written(&step.Changes[place])
 		}
 	}
+}
+
+func (s *pathSearch) written(change *Change) Change {
+	fact := &s.set.facts[change.fact]
+	found := Change{
+		Fact: fact.name, Current: fact.text(change.current), ChangedBy: LiftedBy(fact.changedBy), Action: fact.action,
+	}
+	if name, given := s.names[change.fact]; given {
+		found.Current = name
+	}
+	for _, value := range change.wanted {
+		found.Wanted = append(found.Wanted, fact.text(value))
+	}
+	for _, action := range s.policy.payload.actions {
+		if action.name == fact.action {
+			found.Phrase = action.phrase
+		}
+	}
+	return found
 }

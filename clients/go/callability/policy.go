@@ -27,6 +27,7 @@ type Policy struct {
 	axes         []axisPoints
 	unknownTool  *toolPoints
 	unknownAgent *agentPoints
+	remaining    remainingPaths
 	// loads and enables are made when they are first asked for: a proxy that only decides calls needs neither.
 	loads   func() *outcomeRules
 	enables func() *outcomeRules

@@ -47,7 +47,8 @@ func (a Adapter) rejection(item *Item) *Result {
 	default:
 		parts = append(parts, words.Fill(template))
 	}
-	parts = append(parts, whoLifts[lifted], whenToRetry(lifted, retry))
+	parts = append(parts, thenLifted(answer.Remaining, wording.Filling{Names: names, Own: a.Phrases})...)
+	parts = append(parts, whoLiftsAll(lifted, answer.Remaining), whenToRetry(lifted, retry))
 	if !a.NoDiscovery {
 		parts = append(parts, "See `"+a.discoveryTool()+"` with `include_disabled: true`.")
 	}
@@ -106,16 +107,20 @@ func isDeclared(fact string) bool {
 // unreadSentence names the kinds of the facts that could not be read, and not the facts: an agent learns no label's key.
 // A fact that the policy declares has no kind, so that its name is given.
 func unreadSentence(facts []string) string {
+	if len(facts) == 0 {
+		return ""
+	}
+	return "Could not be read: " + unreadKinds(facts) + "."
+}
+
+func unreadKinds(facts []string) string {
 	var kinds []string
 	for _, fact := range facts {
 		if kind := kindOfFact(fact); !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
 		}
 	}
-	if len(kinds) == 0 {
-		return ""
-	}
-	return "Could not be read: " + strings.Join(kinds, ", ") + "."
+	return strings.Join(kinds, ", ")
 }
 
 func kindOfFact(fact string) string {

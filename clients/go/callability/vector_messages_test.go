@@ -27,9 +27,20 @@ type (
 		Message                      string
 		Phrases                      map[string]string
 	}
+	pathJSON struct {
+		Steps []struct {
+			Changes []struct {
+				ChangedBy      number
+				Action, Phrase string
+			}
+		}
+		End     number
+		FindOut []string
+	}
 	replyJSON struct {
-		Verdict *verdictJSON
-		Words   *wordsJSON
+		Verdict   *verdictJSON
+		Words     *wordsJSON
+		Remaining pathJSON
 	}
 	judgementJSON struct {
 		Servers []struct {
@@ -115,6 +126,22 @@ func (r *replyJSON) answer() callability.Answer {
 	}
 	if r.Words != nil {
 		found.Words = r.Words.words()
+	}
+	found.Remaining = r.Remaining.path()
+	return found
+}
+
+func (p pathJSON) path() callability.Path {
+	found := callability.Path{
+		End: callability.PathEnd(enum(p.End, "PATH_END_", "unspecified", "callable", "policy_change", "find_out")), FindOut: p.FindOut,
+	}
+	for _, step := range p.Steps {
+		var changes []callability.Change
+		for _, change := range step.Changes {
+			owner := callability.LiftedBy(enum(change.ChangedBy, "LIFTED_BY_", "unspecified", "user", "operator", "undetermined", "none"))
+			changes = append(changes, callability.Change{ChangedBy: owner, Action: change.Action, Phrase: change.Phrase})
+		}
+		found.Steps = append(found.Steps, callability.Step{Changes: changes})
 	}
 	return found
 }

@@ -202,8 +202,16 @@ type Words struct {
 	Phrases map[string]string
 }
 
-// Answer returns the verdict with its words as the adapter takes them, for both local and remote decisions.
+// Answer returns the verdict with its words and the locks that remain, as the adapter takes them for both local and remote
+// decisions.
 func (v Verdict) Answer() Answer {
+	found := v.answerOfMany()
+	found.Remaining = v.Remaining()
+	return found
+}
+
+// answerOfMany is the answer without the locks that remain, which only a rejection says.
+func (v Verdict) answerOfMany() Answer {
 	status := v.Status()
 	if v.number < 0 || v.policy != nil && v.policy.verdicts[v.number].later {
 		// The adapter takes StatusDisabledUnknown as decided by the policy, and then gives the refusal of the proxy as the reason.
@@ -230,4 +238,7 @@ type Answer struct {
 	WithholdText bool
 	Unread       []string
 	Words        Words
+	// Remaining is what still locks the tool once the lock of the status is lifted; the zero Path if nothing does, or if it is
+	// not known.
+	Remaining Path
 }

@@ -199,7 +199,7 @@ func (c *Client) Check(ctx context.Context, agent *callability.Agent, tool *call
 	if err != nil {
 		return callability.Answer{}, err
 	}
-	return AnswerOf(reply.GetVerdict(), reply.GetWords()), nil
+	return AnswerOf(reply), nil
 }
 
 // Invoke makes a call by two attempts at most, each with a deadline of its own and to a replica of its own. An error is that

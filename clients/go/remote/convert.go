@@ -31,10 +31,18 @@ func CheckToolsRequest(agent *callability.Agent, tools []*callability.Tool) *v1.
 	return request
 }
 
-// AnswerOf is what the adapter takes of a verdict with its words. Without a verdict, the tool is held back.
-func AnswerOf(verdict *v1.ToolVerdict, words *v1.ToolWords) callability.Answer {
+// AnswerOf is what the adapter takes of an answer about one tool. Without a verdict, the tool is held back.
+func AnswerOf(reply *v1.CheckToolResponse) callability.Answer {
+	found := VerdictOf(reply.GetVerdict())
+	found.Words, found.Remaining = WordsOf(reply.GetWords()), PathOf(reply.GetRemaining())
+	return found
+}
+
+// VerdictOf is what the adapter takes of a verdict about one of many tools, without words. Without a verdict, the tool is
+// held back.
+func VerdictOf(verdict *v1.ToolVerdict) callability.Answer {
 	if verdict == nil {
-		return callability.Answer{WithholdText: true, Words: WordsOf(words)}
+		return callability.Answer{WithholdText: true}
 	}
 	return callability.Answer{
 		Status:       statusOf(verdict.GetStatus()),
@@ -43,8 +51,29 @@ func AnswerOf(verdict *v1.ToolVerdict, words *v1.ToolWords) callability.Answer {
 		Retry:        retryOf(verdict.GetRetry()),
 		WithholdText: verdict.GetWithholdText(),
 		Unread:       verdict.GetUnread(),
-		Words:        WordsOf(words),
 	}
+}
+
+// PathOf is a path to callable, or what remains of one, as the adapter takes it.
+func PathOf(path *v1.PathToCallable) callability.Path {
+	found := callability.Path{End: callability.PathEndLater, FindOut: path.GetFindOut()}
+	if _, known := v1.PathEnd_name[int32(path.GetEnd())]; known {
+		found.End = callability.PathEnd(path.GetEnd())
+	}
+	for _, step := range path.GetSteps() {
+		changes := make([]callability.Change, len(step.GetChanges()))
+		for place, each := range step.GetChanges() {
+			changes[place] = callability.Change{
+				Fact: each.GetFact(), Current: each.GetCurrent(), Wanted: each.GetWantedValues(),
+				ChangedBy: callability.LiftedBy(known(each.GetChangedBy(), v1.LiftedBy_name)),
+				Action:    each.GetAction(), Phrase: each.GetPhrase(),
+			}
+		}
+		found.Steps = append(found.Steps, callability.Step{
+			Rule: step.GetRule(), Status: statusOf(step.GetStatus()), Changes: changes,
+		})
+	}
+	return found
 }
 
 // WordsOf are words as the adapter takes them.

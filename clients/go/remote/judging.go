@@ -27,7 +27,7 @@ func (c *Client) Judge(
 			for _, result := range server.GetResults() {
 				tool := tools[len(items)]
 				items = append(items, callability.Item{
-					Server: tool.Server().Name(), Tool: tool.Name(), Answer: AnswerOf(result.GetVerdict(), nil),
+					Server: tool.Server().Name(), Tool: tool.Name(), Answer: VerdictOf(result.GetVerdict()),
 				})
 			}
 		}

@@ -42,7 +42,7 @@ func tools() []*callability.Tool {
 	pending.Approval = callability.Record(callability.Unknown, callability.ApprovalPending)
 	return []*callability.Tool{
 		enabled.Tool("status", facts), enabled.Tool("reset", denied), enabled.Tool("push", disabled),
-		enabled.Tool("log", unread), enabled.Tool("tag", pending), off.Tool("now", callability.ToolFacts{}),
+		enabled.Tool("log", unread), enabled.Tool("tag", pending), off.Tool("now", callability.ToolFacts{}), off.Tool("set", denied),
 	}
 }
 
@@ -101,7 +101,7 @@ func TestALocalPolicyAnswersAsTheServiceDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wanted := `{"git":{"callable":1,"disabled_by_config":1,"disabled_by_user":1,"disabled_unknown":2},"time":{"callable":0,"server_disabled":1}}`
+	wanted := `{"git":{"callable":1,"disabled_by_config":1,"disabled_by_user":1,"disabled_unknown":2},"time":{"callable":0,"server_disabled":2}}`
 	if found := string(judgement.Counts()); found != wanted {
 		t.Errorf("found %s, wanted %s", found, wanted)
 	}

@@ -55,7 +55,7 @@ def _compare_explanations(bundle: bytes, directory: Path) -> None:
     answers = _replayed(directory, bundle, "ExplainTool", requests)
     for request, answer in zip(requests, answers, strict=True):
         explain = pb.ExplainToolRequest.FromString(request.SerializeToString())
-        wanted = _answer(calls.explain_tool(explain))
+        wanted = _answer(calls.explain_tool(explain)) | {"remaining": _remaining(calls.check_tool(request))}
         assert {key: value or None for key, value in answer.items()} == {
             key: value or None for key, value in wanted.items()
         }, MessageToJson(request)
@@ -138,10 +138,19 @@ def _answer(reply: pb.ExplainToolResponse) -> dict[str, Any]:
         "words": [words.status, words.rule, words.remediation, words.rejection],
         "facts": _pairs(reply.facts),
         "trials": [[each.rule, each.status, each.truth, _pairs(each.reads), each.why] for each in reply.trials],
-        "steps": [[each.rule, each.status, list(map(_change, each.changes))] for each in reply.path.steps],
+        "steps": _steps(reply.path),
         "end": reply.path.end,
         "find_out": list(reply.path.find_out),
     }
+
+
+def _remaining(reply: pb.CheckToolResponse) -> list[Any] | None:
+    path = reply.remaining
+    return [_steps(path), path.end, list(path.find_out)] if reply.HasField("remaining") else None
+
+
+def _steps(path: pb.PathToCallable) -> list[Any]:
+    return [[each.rule, each.status, list(map(_change, each.changes))] for each in path.steps]
 
 
 def _pairs(values: Any) -> list[list[str]]:

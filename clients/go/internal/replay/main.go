@@ -33,6 +33,7 @@ type answer struct {
 	Steps        []any                `json:"steps"`
 	End          callability.PathEnd  `json:"end"`
 	FindOut      []string             `json:"find_out"`
+	Remaining    []any                `json:"remaining"`
 }
 
 func main() {
@@ -98,17 +99,25 @@ func answerOf(e callability.Explanation) answer {
 		Status: verdict.Status(), Rule: verdict.Rule(), Undetermined: verdict.Undetermined(), LiftedBy: verdict.LiftedBy(),
 		Retry: verdict.Retry(), Withheld: verdict.WithholdText(), Unread: verdict.Unread(), Facts: pairs(e.Facts),
 		Words: []any{words.Status, words.Rule, words.Remediation, words.Rejection},
-		End:   e.Path.End, FindOut: e.Path.FindOut,
+		Steps: steps(e.Path), End: e.Path.End, FindOut: e.Path.FindOut,
+	}
+	if remaining := verdict.Remaining(); len(remaining.Steps) > 0 || remaining.End != callability.PathEndUnspecified {
+		found.Remaining = []any{steps(remaining), remaining.End, append([]string{}, remaining.FindOut...)}
 	}
 	for _, trial := range e.Trials {
 		found.Trials = append(found.Trials, []any{trial.Rule, trial.Status, trial.Truth, pairs(trial.Reads), trial.Why})
 	}
-	for _, step := range e.Path.Steps {
+	return found
+}
+
+func steps(path callability.Path) []any {
+	found := []any{}
+	for _, step := range path.Steps {
 		changes := []any{}
 		for _, c := range step.Changes {
 			changes = append(changes, []any{c.Fact, c.Current, c.Wanted, c.ChangedBy, c.Action, c.Phrase})
 		}
-		found.Steps = append(found.Steps, []any{step.Rule, step.Status, changes})
+		found = append(found, []any{step.Rule, step.Status, changes})
 	}
 	return found
 }

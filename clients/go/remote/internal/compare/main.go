@@ -1,7 +1,8 @@
-// Compare answers requests about many tools twice, from a bundle and by a service, and compares both with the answer that
-// is wanted. Standard input has pairs of a CheckToolsRequest and the CheckToolsResponse, each after its length in four bytes.
+// Compare answers requests about many tools twice, from a bundle and by a service, and compares both with the answers that
+// are wanted. Standard input has a CheckToolsRequest, the CheckToolsResponse and a CheckToolResponse for each of its tools, and
+// so on: each message after its length in four bytes.
 //
-//	go run ./internal/compare policy.bundle 127.0.0.1:7420 < pairs
+//	go run ./internal/compare policy.bundle 127.0.0.1:7420 < messages
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"time"
 
@@ -31,7 +33,7 @@ func main() {
 
 func run(ctx context.Context, arguments []string, in io.Reader) error {
 	if len(arguments) != 2 {
-		return errors.New("usage: compare BUNDLE ADDRESS < pairs")
+		return errors.New("usage: compare BUNDLE ADDRESS < messages")
 	}
 	policy, err := callability.ReadPolicyFile(arguments[0])
 	if err != nil {
@@ -60,6 +62,9 @@ func run(ctx context.Context, arguments []string, in io.Reader) error {
 			return fmt.Errorf("%v:\nthe service says %v\nwanted %v", &request, reply, &wanted)
 		}
 		count, err := compare(policy, &request, &wanted)
+		if err == nil {
+			err = compareAlone(ctx, client, policy, &request, in)
+		}
 		if err != nil {
 			return err
 		}
@@ -103,6 +108,36 @@ func compare(policy *callability.Policy, request *v1.CheckToolsRequest, wanted *
 		}
 	}
 	return compared, nil
+}
+
+// compareAlone reads the answer about each tool alone, decides about it from the bundle, and compares which locks remain. The
+// service is asked about the first tool of each server.
+func compareAlone(
+	ctx context.Context, client *remote.Client, policy *callability.Policy, request *v1.CheckToolsRequest, in io.Reader,
+) error {
+	agent := agentOf(request.GetAgent())
+	for _, group := range request.GetServers() {
+		server := callability.NewServer(group.GetName(), serverFacts(group.GetFacts()))
+		for number, tool := range group.GetTools() {
+			var reply v1.CheckToolResponse
+			if err := read(in, &reply); err != nil {
+				return err
+			}
+			handle := server.Tool(tool.GetName(), toolFacts(tool.GetFacts()))
+			wanted := remote.AnswerOf(&reply)
+			if found := policy.Decide(agent, handle).Answer().Remaining; !reflect.DeepEqual(found, wanted.Remaining) {
+				return fmt.Errorf("%v and %v of %v: found that %+v remains, wanted %+v", tool, group.GetFacts(), request.GetAgent(), found,
+					wanted.Remaining)
+			}
+			if number > 0 {
+				continue
+			}
+			if found, err := client.Check(ctx, agent, handle); err != nil || !reflect.DeepEqual(found, wanted) {
+				return fmt.Errorf("%v and %v: the service says %+v and error %v, wanted %+v", tool, group.GetFacts(), found, err, wanted)
+			}
+		}
+	}
+	return nil
 }
 
 func messageOf(verdict callability.Verdict) *v1.ToolResult {
