@@ -146,7 +146,7 @@ func (i *Inventory) Servers(scope Scope) []string {
 
 // A Decision is what becomes of a call that an agent makes by a qualified name.
 type Decision struct {
-	// Tool is the tool that the name means; nil if it means none that this agent may see.
+	// Tool is the tool that the name means; nil if the inventory holds none that this agent may see.
 	Tool *Tool
 	// Verdict says why the tool can or cannot be called.
 	Verdict Verdict
@@ -155,7 +155,8 @@ type Decision struct {
 }
 
 // Decide decides about the call of a tool by its qualified name, for an agent that may see some servers. A tool that the
-// agent may not see is answered exactly as one that does not exist. Without a policy, nothing is called.
+// agent may not see is answered exactly as one that does not exist. A tool that is not listed may exist if its server is
+// disabled, or in quarantine without a tool that is known: it is answered by that status. Without a policy, nothing is called.
 func (i *Inventory) Decide(policy *Policy, agent *Agent, scope Scope, name string) Decision {
 	if policy == nil || policy.payload == nil {
 		return rejected(Unavailable("no policy is in effect"))
@@ -163,6 +164,9 @@ func (i *Inventory) Decide(policy *Policy, agent *Agent, scope Scope, name strin
 	tool, count := i.listing().find(i.Adapter, scope, name)
 	switch count {
 	case 0:
+		if found := i.decideUnlisted(policy, agent, scope, name); found != nil {
+			return *found
+		}
 		judgement, err := i.Judge(policy, agent, scope)
 		if err != nil {
 			return rejected(Unavailable(err.Error()))
@@ -179,6 +183,24 @@ func (i *Inventory) Decide(policy *Policy, agent *Agent, scope Scope, name strin
 	return rejected(errorResult("Not called: two tools have the same qualified name " + wording.Quoted(name) + ", so a call" +
 		" could mean either. Retrying does not help. Tell the user that the operator of this proxy must rename one of them or of" +
 		" their servers."))
+}
+
+// decideUnlisted decides about the tool of a server whose list is not there; nil if the name means none.
+func (i *Inventory) decideUnlisted(policy *Policy, agent *Agent, scope Scope, name string) *Decision {
+	listing := i.listing()
+	for server, tool := range i.Adapter.splits(name) {
+		listed := listing.server(server)
+		if listed == nil || !scope.Includes(server) {
+			continue
+		}
+		verdict := policy.Decide(agent, listed.handle.Tool(tool, likelyTool))
+		status := verdict.Status()
+		if status == StatusServerDisabled || status == StatusServerQuarantined && len(listed.tools) == 0 {
+			item := Item{Server: server, Tool: tool, Answer: verdict.Answer()}
+			return &Decision{Verdict: verdict, Rejection: i.Adapter.rejection(&item)}
+		}
+	}
+	return nil
 }
 
 func rejected(result Result) Decision { return Decision{Rejection: &result} }

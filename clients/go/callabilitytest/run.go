@@ -65,7 +65,9 @@ func Run(t *testing.T, policy *callability.Policy, start Start) {
 		"text that is withheld is in no answer":                     withheld,
 		"text that is not withheld is shown":                        shown,
 		"limits are kept, and wrong ones named":                     limits,
+		"a rejection says which locks remain":                       remaining,
 		"a tool that does not exist is no locked tool":              unknown,
+		"a server that is off does not hide its tools":              unlisted,
 	} {
 		t.Run(name, func(t *testing.T) { law(t, policy, start) })
 	}
@@ -107,6 +109,23 @@ func sameReason(t *testing.T, policy *callability.Policy, start Start) {
 		}
 		if said.Remediation[each.Status] == "" {
 			t.Errorf("found no remediation for %s", each.Status)
+		}
+	}
+}
+
+// remaining calls a tool that two people have to unlock, in a proxy with neutral phrases or its own.
+func remaining(t *testing.T, policy *callability.Policy, start Start) {
+	servers := append(visible(), Server{Name: "archive", Facts: offServer, Tools: []Tool{
+		{Name: "read_note", Description: "Read an old note.", Facts: open}, {Name: "burn_note", Description: "Burn an old note.", Facts: denied},
+	}})
+	proxy := start(t, Inventory{Policy: policy, Servers: servers, Scope: callability.AllServers()})
+	for tool, wanted := range map[string]string{
+		"read_note": "The user can lift this.", "burn_note": "Both the user and the operator must act.",
+	} {
+		result, text := call(t, proxy, proxy.Qualified("archive", tool))
+		if !result.IsError || len(result.Content) != 1 || !strings.Contains(result.Content[0].Text, wanted) ||
+			strings.Contains(result.Content[0].Text, "Then the operator must ") != (tool == "burn_note") {
+			t.Errorf("%s: found %s, wanted it to say %q", tool, text, wanted)
 		}
 	}
 }
@@ -261,5 +280,36 @@ func unknown(t *testing.T, policy *callability.Policy, start Start) {
 	}
 	if proxy.Called() != 0 {
 		t.Errorf("found %d calls, wanted 0", proxy.Called())
+	}
+}
+
+// unlisted calls tools of servers that were never asked for their tools.
+func unlisted(t *testing.T, policy *callability.Policy, start Start) {
+	servers := append(every(), Server{Name: "attic", Facts: offServer}, Server{Name: "guest", Facts: quarantine})
+	proxy := start(t, Inventory{Policy: policy, Servers: servers, Scope: callability.AllServers()})
+	for server, status := range map[string]string{
+		"attic": "server_disabled", "guest": "server_quarantined", "archive": "server_disabled", "stranger": "", "notes": "",
+	} {
+		result, text := call(t, proxy, proxy.Qualified(server, "find_note"))
+		var why rejection
+		if result.StructuredContent != nil {
+			if err := json.Unmarshal(result.StructuredContent, &why); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+		if !result.IsError || why.Status != status || status != "" && (why.Server != server || why.Tool != "find_note") {
+			t.Errorf("%s: found %s, wanted an error with the status %q", server, text, status)
+		}
+	}
+	scoped := start(t, Inventory{Policy: policy, Servers: servers, Scope: callability.Servers("notes")})
+	alone := start(t, Inventory{Policy: policy, Servers: visible(), Scope: callability.AllServers()})
+	for _, server := range []string{"attic", "guest", "archive"} {
+		_, found := call(t, scoped, scoped.Qualified(server, "find_note"))
+		if _, wanted := call(t, alone, alone.Qualified(server, "find_note")); !bytes.Equal(found, wanted) {
+			t.Errorf("%s:\nfound  %s\nwanted %s", server, found, wanted)
+		}
+	}
+	if proxy.Called() != 0 || scoped.Called() != 0 {
+		t.Errorf("found %d and %d calls, wanted 0", proxy.Called(), scoped.Called())
 	}
 }
