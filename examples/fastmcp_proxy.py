@@ -21,6 +21,7 @@ from google.protobuf.json_format import ParseDict
 from mcp_types import CallToolRequestParams, ListToolsRequest, TextContent
 
 from callability import adapter
+from callability.adapter import ALL_SERVERS
 from callability.client import Client, Inventory, PolicyUnavailable, tool_facts
 from callability.v1.facts_pb2 import Agent, Approval, Labels, ServerFacts, ToolFacts
 
@@ -62,7 +63,7 @@ class Callability(Middleware):
             parted = [(tool, *self.parted(tool.name)) for tool in every]
             mine = [tool.model_copy(update={"name": name}) for tool, its_server, name in parted if its_server == server]
             self.inventory.replace_listed(server, mine, partial(self.facts, server))
-        return await self.policy.judge(self.inventory, self.agent, visible=adapter.ALL_SERVERS)
+        return await self.policy.judge(self.inventory, self.agent, visible=ALL_SERVERS)
 
     async def on_list_tools(
         self, context: MiddlewareContext[ListToolsRequest], call_next: CallNext[ListToolsRequest, Sequence[Tool]]
@@ -83,14 +84,13 @@ class Callability(Middleware):
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
         """Call a tool that the policy lets through, or say why it cannot be called."""
-        server, tool = self.parted(context.message.name)
+        name = context.message.name
         try:
-            if server:
-                judgement = await self.judge()
-                decided = await self.policy.check(self.inventory, server, tool, self.agent)
-                names = [near.name for near in judgement.callable]
-                if rejected := adapter.rejection(decided, server, tool, phrases=PHRASES, names=names):
-                    return _result(rejected)
+            if self.parted(name)[0]:
+                await self.judge()  # so that the inventory has what the servers list now
+                decided = await self.policy.decide(self.inventory, self.agent, ALL_SERVERS, name, phrases=PHRASES)
+                if decided.rejection:
+                    return _result(decided.rejection)
         except PolicyUnavailable as error:
             return _result(adapter.unavailable(str(error)))
         return await call_next(context)

@@ -83,17 +83,11 @@ class Proxy:
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         """Call a tool of an upstream that the policy lets through, or say why it cannot be called."""
-        server, _, tool = name.partition(":")
+        decided = await self.policy.decide(self.inventory, self.agent, ALL_SERVERS, name, phrases=PHRASES)
         try:
-            decided = await self.policy.check(self.inventory, server, tool, self.agent)
-            judged = await self.policy.judge(self.inventory, self.agent, visible=ALL_SERVERS)
-            near = [each.name for each in judged.callable]
-            rejected = adapter.rejection(decided, server, tool, phrases=PHRASES, names=near)
-            result = rejected or await self.upstreams[server].call_tool(tool, arguments)
-        except PolicyUnavailable as error:
-            result = adapter.unavailable(str(error))
+            result = decided.rejection or await self.upstreams[decided.server].call_tool(decided.tool, arguments)
         except (KeyError, mcp.MCPError, RuntimeError):
-            result = adapter.error_result(f"Not done: server `{server}` gave no answer.")
+            result = adapter.error_result(f"Not done: server `{decided.server}` gave no answer.")
         return CallToolResult.model_validate(result)
 
 

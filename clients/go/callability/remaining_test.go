@@ -52,7 +52,11 @@ func TestWhatRemainsIsFoundOnceForAgentsOnAllThreads(t *testing.T) {
 	found := make([]callability.Path, 8)
 	var group sync.WaitGroup
 	for place := range found {
-		group.Go(func() { found[place] = policy.Decide(named("ledger-bot"), tool).Remaining() })
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			found[place] = policy.Decide(named("ledger-bot"), tool).Remaining()
+		}()
 	}
 	group.Wait()
 	for _, each := range found {

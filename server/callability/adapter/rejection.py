@@ -165,6 +165,14 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
     return tool_result(None, text=text, is_error=True)
 
 
+def ambiguous_tool(name: str) -> dict[str, Any]:
+    """Return the MCP tool result for a call by a qualified name that two tools have."""
+    return error_result(
+        f"Not called: two tools have the same qualified name {quoted(name)}, so a call could mean either. Retrying does"
+        " not help. Tell the user that the operator of this proxy must rename one of them or of their servers."
+    )
+
+
 def unavailable(reason: str) -> dict[str, Any]:
     """Return the MCP tool result for a call while the policy service gives no answer (spec A.7): it is no status."""
     why = on_one_line(reason).rstrip(".") or "the policy service gave no answer"

@@ -6,6 +6,7 @@
 from callability.client.blocking_client import BlockingClient
 from callability.client.client import Client
 from callability.client.credentials import Credentials
+from callability.client.decision import Decision
 from callability.client.failure import ClientClosed, InvalidRequest, PolicyUnavailable
 from callability.client.hooks import Hooks, LoggingHooks
 from callability.client.inventory import Inventory
@@ -18,6 +19,7 @@ __all__ = [
     "Client",
     "ClientClosed",
     "Credentials",
+    "Decision",
     "Hooks",
     "InvalidRequest",
     "Inventory",

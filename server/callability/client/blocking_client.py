@@ -9,9 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from callability.adapter import Judgement, Scope, UnknownTool
+from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
+from callability.adapter.rejection import ambiguous_tool
 from callability.client.blocking_remote import BlockingRemote
 from callability.client.credentials import PLAIN, Credentials
+from callability.client.decision import Decision
+from callability.client.failure import PolicyUnavailable
 from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
 from callability.client.inventory import Inventory
 from callability.client.local import MAX_AGE_SECONDS, BlockingLocal, local_decisions
@@ -204,3 +207,46 @@ class BlockingClient:
         except KeyError:
             return UnknownTool(f"{server}{inventory.separator}{tool}" if tool else server)
         return self.check_tool(request)
+
+    def decide(
+        self,
+        inventory: Inventory,
+        agent: Agent | None,
+        scope: Scope,
+        name: str,
+        *,
+        phrases: Phrases = NEUTRAL,
+        discovery_tool: str = "retrieve_tools",
+        facts_from_config: bool = False,
+    ) -> Decision:
+        """Decide the call of a tool by its qualified name, and word the rejection; it raises no `PolicyUnavailable`.
+
+        A tool of a server that is not in `scope` is answered exactly as one that does not exist (FR-007). A tool that
+        is not listed may exist if its server is disabled, or in quarantine with no listed tool: the answer is that
+        status. `phrases`, `discovery_tool` and `facts_from_config` are those of `adapter.rejection`.
+
+        Raises:
+            TypeError: `scope` is neither several names nor `ALL_SERVERS`.
+        """
+        named = inventory.named(name, agent, visible=scope)
+        if len(named) > 1 and named[0].listed:
+            return Decision("", "", None, ambiguous_tool(name))
+        try:
+            for each in named:
+                response = self.check_tool(each.request) if each.can_be_asked else pb.CheckToolResponse()
+                if each.is_answered_by(response):
+                    server, tool = each.request.server, each.request.tool
+                    rejected = rejection(
+                        response,
+                        server,
+                        tool,
+                        phrases=phrases,
+                        discovery_tool=discovery_tool,
+                        refusal=each.refusal,
+                        facts_from_config=facts_from_config,
+                    )
+                    return Decision(server, tool, response, rejected)
+            near = [tool.name for tool in (self.judge(inventory, agent, visible=scope)).callable]
+        except PolicyUnavailable as error:
+            return Decision("", "", None, unavailable(str(error)))
+        return Decision("", "", None, unknown_tool(name, near, discovery_tool=discovery_tool))

@@ -7,7 +7,9 @@ from threading import RLock
 from types import MappingProxyType
 
 from callability.adapter import SEPARATOR, Scope, ToolText
+from callability.adapter.json_text import well_formed
 from callability.adapter.judgement import in_scope
+from callability.client.decision import LIKELY_TOOL, NamedTool, splits
 from callability.client.judgements import Judgements, Judging, KnownServer
 from callability.client.listed_tool import tool_name, tool_text
 from callability.v1 import callability_service_pb2 as pb
@@ -149,6 +151,27 @@ class Inventory:
             agent=agent, server=server, server_facts=known.facts, tool=tool, tool_facts=known.tools[tool]
         )
 
+    def named(self, name: str, agent: facts_pb2.Agent | None = None, *, visible: Scope) -> tuple[NamedTool, ...]:
+        """Return the tools that a qualified name can mean: those that are listed, or else those that may exist.
+
+        Raises:
+            TypeError: `visible` is neither several names nor `ALL_SERVERS`.
+        """
+        in_scope("", visible)
+        found = []
+        for server, tool in splits(well_formed(name), self.separator):
+            with self._lock:
+                known = self._servers[server].known(server) if server in self._servers else None
+            if known is None or not in_scope(server, visible):
+                continue
+            facts = known.tools.get(tool)
+            request = pb.CheckToolRequest(
+                agent=agent, server=server, server_facts=known.facts, tool=tool, tool_facts=facts or LIKELY_TOOL
+            )
+            refusal = known.refusals.get(tool, "")
+            found.append(NamedTool(request, refusal, listed=facts is not None, has_others=bool(known.tools)))
+        return tuple(each for each in found if each.listed) or tuple(found)
+
     def refusal(self, server: str, tool: str) -> str:
         """Return why the proxy's own gate refuses a tool, for `adapter.rejection`; empty if it does not."""
         with self._lock:
@@ -239,13 +262,8 @@ class _Texts(Mapping[str, ToolText]):
 
     def __getitem__(self, name: str) -> ToolText:
         # A server's name may hold the separator. A name of two tools, one of which may be hidden, has no text.
-        found = []
-        place = name.find(self._separator)
-        while place >= 0:
-            tools, tool = self._servers.get(name[:place]), name[place + len(self._separator) :]
-            if tools is not None and tool in tools:
-                found.append(tools[tool])
-            place = name.find(self._separator, place + 1)
+        pairs = splits(name, self._separator)
+        found = [self._servers[server][tool] for server, tool in pairs if tool in self._servers.get(server, ())]
         if len(found) != 1:
             raise KeyError(name)
         return found[0]

@@ -65,6 +65,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "callable": await client.call_tool("time_get_current_time", {"timezone": "UTC"}),
             "disabled": await client.call_tool("git_git_reset", {}),
             "off": await client.call_tool("off_git_reset", {}),
+            "never listed": await client.call_tool("off_git_status", {}),
             "unknown": await client.call_tool("git_git_statu", {}),
         }
 
@@ -106,6 +107,7 @@ def test_a_locked_tool_is_rejected_with_the_names_in_the_phrase(answers: dict[st
     assert answers["disabled"].structured_content["status"] == "disabled_by_user"
     assert "set `disabled` of git_git_reset to false in proxy.json" in answers["disabled"].content[0].text
     assert answers["off"].structured_content["status"] == "server_disabled"
+    assert answers["never listed"].structured_content["status"] == "server_disabled"
 
 
 def test_an_unknown_tool_is_answered_with_near_names(answers: dict[str, Any]) -> None:

@@ -47,6 +47,8 @@ def _config(directory: Path) -> dict[str, Any]:
     for name, start in pypi_servers(directory).items():
         config["servers"][name]["start"] = start
     config["servers"]["gone"] = config["servers"]["git"] | {"start": {"command": "no-such-command"}, "approvals": {}}
+    state = {"enabled": False, "quarantined": False}
+    config["servers"]["off"] = config["servers"]["git"] | {"state": state, "approvals": {}}
     return config
 
 
@@ -99,6 +101,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "unknown": await _called(client, "git:git_statu"),
             "near a locked one": await _called(client, "git:git_rese"),
             "no server": await _called(client, "nothing"),
+            "off": await client.call_tool("call_tool", {"name": "off:git_status", "arguments": {}}),
         }
 
     with serving() as address:
@@ -173,6 +176,12 @@ def test_an_unknown_tool_is_answered_with_near_names_that_can_be_called(answers:
     assert '"git:git_status"' in answers["unknown"][1]
     assert '"git:git_reset"' not in answers["near a locked one"][1]
     assert answers["no server"] == (True, 'Not called: there is no tool "nothing". Find tools with `retrieve_tools`.')
+
+
+def test_a_tool_of_a_disabled_server_that_was_never_listed_is_rejected_by_that_status(answers: dict[str, Any]) -> None:
+    """The user learns which switch to press, and not that there is no tool."""
+    assert answers["off"].is_error
+    assert answers["off"].structured_content["status"] == "server_disabled"
 
 
 def test_a_policy_that_reads_every_group_holds_back_no_tool(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""The call of a tool by its qualified name, decided and worded in one step by clients of both kinds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callability.adapter import ALL_SERVERS, unavailable
+from callability.client import BlockingClient, Client
+from support import call_vectors
+from support.bundles import SHIPPED, bundle_of
+
+CONTENT = call_vectors.load()
+VECTORS = {vector["name"]: vector for vector in CONTENT["vectors"]}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped policy in a file."""
+    path = tmp_path_factory.mktemp("bundle") / "shipped.bundle"
+    path.write_bytes(bundle_of(SHIPPED))
+    return path
+
+
+@pytest.fixture(scope="module")
+def client(bundle: Path) -> Iterator[BlockingClient]:
+    """A client that decides in this process."""
+    with BlockingClient.local(bundle) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_call_has_the_result_of_its_vector(name: str, client: BlockingClient) -> None:
+    """Go replays the same vectors."""
+    vector = VECTORS[name]
+    wanted = {key: vector[key] for key in ("result", "called") if key in vector}
+    assert call_vectors.replayed(client, vector, CONTENT["inventories"]) == wanted
+
+
+def test_the_client_for_asyncio_decides_as_the_one_for_threads(bundle: Path, client: BlockingClient) -> None:
+    """It is the source of the other one."""
+
+    async def every() -> list[Any]:
+        async with Client.local(bundle) as opened:
+            inventories = {name: call_vectors.inventory_of(each) for name, each in CONTENT["inventories"].items()}
+            return [
+                await opened.decide(inventories[each["inventory"]], None, each.get("scope", ALL_SERVERS), each["call"])
+                for each in VECTORS.values()
+            ]
+
+    for vector, decided in zip(VECTORS.values(), asyncio.run(every()), strict=True):
+        inventory = call_vectors.inventory_of(CONTENT["inventories"][vector["inventory"]])
+        assert decided == client.decide(inventory, None, vector.get("scope", ALL_SERVERS), vector["call"])
+
+
+def test_the_proxys_own_phrases_and_tool_are_named(client: BlockingClient) -> None:
+    """As in a rejection that the proxy words itself."""
+    inventory = call_vectors.inventory_of(CONTENT["inventories"]["every"])
+    phrases = {"enable_server": "run `proxy on {server}`"}
+    found = client.decide(inventory, None, ALL_SERVERS, "off:echo", phrases=phrases, discovery_tool="find")
+    assert found.rejection is not None
+    text = found.rejection["content"][0]["text"]
+    assert "Ask the user to run `proxy on off`." in text
+    assert text.endswith("See `find` with `include_disabled: true`.")
+
+
+@pytest.mark.parametrize("name", ["git:status", "git:statu", "off:echo"])
+def test_without_a_policy_nothing_is_called_and_no_tool_named(name: str, tmp_path: Path) -> None:
+    """A.7: the result is the same, whatever the name."""
+    inventory = call_vectors.inventory_of(CONTENT["inventories"]["every"])
+    with BlockingClient.local(tmp_path / "none.bundle") as client:
+        found = client.decide(inventory, None, ALL_SERVERS, name)
+    assert found.rejection is not None
+    said = found.rejection["content"][0]["text"]
+    assert (found.response, said) == (None, unavailable(said[len("Not done: ") :].split(". ")[0])["content"][0]["text"])
+
+
+def test_a_scope_that_is_one_name_is_an_error(client: BlockingClient) -> None:
+    """Each of its characters would be a server."""
+    inventory = call_vectors.inventory_of(CONTENT["inventories"]["every"])
+    with pytest.raises(TypeError, match="one name"):
+        client.decide(inventory, None, "git", "git:status")
