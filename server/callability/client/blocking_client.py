@@ -233,7 +233,7 @@ class BlockingClient:
             return Decision("", "", None, ambiguous_tool(name))
         try:
             for each in named:
-                response = self.check_tool(each.request) if each.can_be_asked else pb.CheckToolResponse()
+                response = self.check_tool(each.request) if each.fits_a_request else pb.CheckToolResponse()
                 if each.is_answered_by(response):
                     server, tool = each.request.server, each.request.tool
                     rejected = rejection(

@@ -43,7 +43,7 @@ class NamedTool:
     """Whether the server has tools that are listed."""
 
     @property
-    def can_be_asked(self) -> bool:
+    def fits_a_request(self) -> bool:
         """Whether a request can hold both names; otherwise there is no verdict, as in a judgement."""
         return all(0 < byte_length(name) <= MAX_BYTES for name in (self.request.server, self.request.tool))
 
