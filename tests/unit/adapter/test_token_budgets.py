@@ -100,7 +100,8 @@ def test_a_changed_tool_has_words_of_its_own_that_cost_no_more(whose: str) -> No
         assert said.format(phrases_of["approve_tool"]) in text
     both = judgement_of({SERVER: (OPEN, {TOOL: CHANGED, "other": PENDING})})
     mixed = both.remediation(both.locked, WORDINGS[whose].any)["pending_approval"]
-    assert mixed == f"The tool needs review. Ask the user to {WORDINGS[whose].any['approve_tool']}."
+    assert mixed.startswith(f"For `{SERVER}:{TOOL}`: This tool has changed since it was approved. ")
+    assert f" For `{SERVER}:other`: Nobody has approved this tool yet. " in mixed
 
 
 @locked
