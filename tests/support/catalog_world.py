@@ -119,6 +119,8 @@ class Wire:
         self.is_current = True
         self.is_restless = False
         self.is_slow_to_list = False
+        self.is_failing = False
+        self.opens_older = False
         self.stood = False
         self._authorization = target.authorization
         self._scope = anyio.CancelScope()
