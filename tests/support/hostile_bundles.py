@@ -97,7 +97,7 @@ def _decides(rule_set: RuleSet) -> None:
     for _ in range(POINTS):
         points = [random.randrange(axis.size) for axis in rule_set.axes]
         verdict = rule_set.decide(points)
-        rule_set.retry(verdict, rule_set.unread(verdict, points))
+        rule_set.unread(verdict, points)
 
 
 def _answers(policy: LocalPolicy) -> None:

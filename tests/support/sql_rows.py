@@ -9,12 +9,11 @@ from random import Random
 from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.questions.fact import Fact
 from callability.policy.reporting.sql_facts import SqlFacts
-from callability.policy.rules.retry import retry_of
 from callability.vocabulary import UNKNOWN
 
 Row = tuple[str | bool | None, ...]
-Answer = tuple[str, str, bool, str, bool, str, str]
-"""Status, rule, undetermined, unread, withhold_text, lifted_by and retry."""
+Answer = tuple[str, str, bool, str, bool, str, str | None]
+"""Status, rule, undetermined, unread, withhold_text, lifted_by and retry, of an undetermined row None."""
 
 
 def drawn_states(diagram: DecisionDiagram, count: int, seed: int = 1) -> list[dict[str, str]]:
@@ -51,7 +50,7 @@ def answer_of(diagram: DecisionDiagram, facts: Mapping[str, str]) -> Answer:
     unread = diagram.unread(verdict, facts)
     question = diagram.space.question
     status = question.status(verdict.status)
-    retry = retry_of(question, verdict.status, unread)
+    retry = None if verdict.undetermined else status.retry
     withheld = bool(verdict.withhold_text)
     return (status, verdict.rule, verdict.undetermined, ",".join(unread), withheld, status.lifted_by, retry)
 

@@ -32,8 +32,9 @@ class VerdictColumns:
             "undetermined": _Flags(verdict.undetermined for verdict in verdicts),
             "withhold_text": _Flags(verdict.withhold_text for verdict in verdicts),
             "lifted_by": _Words(_lifted_by(status) for status in statuses),
+            "retry": _Words(map(self._retry_word, verdicts)),
         }
-        self._by_answer = {"unread": self._words(self._unread_text, np.int32), "retry": self._words(self._retry_word)}
+        self._by_answer: dict[str, _Column] = {"unread": self._unread_words()}
         if not rules.varies:
             self._by_verdict |= self._by_answer
             self._by_answer = {}
@@ -63,25 +64,23 @@ class VerdictColumns:
         found = {name: column.array(each) for (name, column), each in zip(columns.items(), room, strict=True)}
         return [found[name] for name in self._names]
 
-    def _words(self, word: Callable[[int], str], least: type[np.signedinteger] = np.int8) -> _Column:
-        """Return the column of a word that follows from an answer."""
+    def _unread_words(self) -> _Column:
         if not self._rules.varies:
-            return _Words(map(word, self._rules.fixed.tolist()), least)
+            return _Words(map(self._unread_text, self._rules.fixed.tolist()), np.int32)
         answers = len(self._rules.rule_set.verdicts) << self._rules.slots
         if answers <= MAX_LISTED:
-            return _Words(map(word, range(answers)), least)
-        return _ListedWords(word, least, self._rules.answer_type)
+            return _Words(map(self._unread_text, range(answers)), np.int32)
+        return _ListedWords(self._unread_text, np.int32, self._rules.answer_type)
 
     def _unread_text(self, answer: int) -> str:
         return ",".join(fact.name for fact in self._rules.unread_facts(answer))
 
-    def _retry_word(self, answer: int) -> str:
-        if any(fact.stays_unknown for fact in self._rules.unread_facts(answer)):
-            return "never"
-        verdict = self._rules.rule_set.verdicts[answer >> self._rules.slots]
-        return (
-            verdict_pb2.Retry.Name(self._rules.rule_set.statuses[verdict.status].retry).removeprefix("RETRY_").lower()
-        )
+    def _retry_word(self, verdict: pb.Verdict) -> str | None:
+        """Return the word; None if it depends on every combination that unknown facts can still turn out to have."""
+        if verdict.undetermined:
+            return None
+        status = self._rules.rule_set.statuses[verdict.status]
+        return verdict_pb2.Retry.Name(status.retry).removeprefix("RETRY_").lower()
 
 
 class _Column(Protocol):
@@ -98,15 +97,16 @@ class _Column(Protocol):
 
 
 class _Words:
-    """A word for each number, as a dictionary and the place of each number's word in it."""
+    """A word for each number, or none, as a dictionary and the place of each number's word in it; -1 is none."""
 
-    def __init__(self, words: Iterable[str], least: type[np.signedinteger] = np.int8) -> None:
+    def __init__(self, words: Iterable[str | None], least: type[np.signedinteger] = np.int8) -> None:
         places: dict[str, int] = {}
-        each = [places.setdefault(word, len(places)) for word in words]
+        each = [-1 if word is None else places.setdefault(word, len(places)) for word in words]
         fitting = (kind for kind in (np.int8, np.int16, np.int32) if len(places) <= np.iinfo(kind).max)
         self.dtype: type[np.generic] = max(next(fitting), least, key=lambda kind: np.dtype(kind).itemsize)
         self.type = pa.dictionary(pa.from_numpy_dtype(self.dtype), pa.string())
         self._places = np.array(each, self.dtype)
+        self._has_none = -1 in each
         self._words = pa.array(list(places), pa.string())
 
     def write(self, numbers: Answers, to: NDArray[np.generic]) -> None:
@@ -115,7 +115,8 @@ class _Words:
 
     def array(self, written: NDArray[np.generic]) -> pa.Array:
         """Return the words."""
-        return pa.DictionaryArray.from_arrays(pa.array(written), self._words, safe=False)
+        places = pa.array(written, mask=written < 0) if self._has_none else pa.array(written)
+        return pa.DictionaryArray.from_arrays(places, self._words, safe=False)
 
 
 class _ListedWords:

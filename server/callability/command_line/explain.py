@@ -27,7 +27,7 @@ from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, verdict_words
-from callability.vocabulary import Status
+from callability.vocabulary import Retry, Status
 
 
 def explain(
@@ -67,6 +67,7 @@ class ExplainReport:
     rule_set: RuleSet
     verdict: Verdict
     unread: tuple[str, ...]
+    retry: Retry
     explanation: Explanation
     given: Mapping[str, str]
     facts: Mapping[str, str]
@@ -75,7 +76,7 @@ class ExplainReport:
 
     @property
     def status(self) -> Status:
-        """The status with its owner and its retry."""
+        """The status with its owner."""
         return self.rule_set.question.status(self.verdict.status)
 
     @property
@@ -100,6 +101,7 @@ def _answer(policy: Policy, question: str, texts: Iterable[str]) -> ExplainRepor
         proved.rule_set,
         verdict,
         proved.diagram.unread(verdict, given),
+        retry_of(proved.rule_set, proved.diagram, verdict, given),
         explanation_of(proved.rule_set, proved.diagram, given),
         given,
         read,
@@ -168,7 +170,7 @@ def _text(answer: ExplainReport) -> str:
     how = "undetermined at" if verdict.undetermined else "by"
     lines = [f"{status}, {how} rule `{verdict.rule}`"]
     lines.append(f"  lifted by      {status.lifted_by}")
-    lines.append(f"  retry          {retry_of(answer.rule_set.question, status, unread)}")
+    lines.append(f"  retry          {answer.retry}")
     if unread:
         lines.append(f"  unread         {', '.join(unread)}")
     if verdict.withhold_text is not None:
@@ -202,7 +204,7 @@ def _json(answer: ExplainReport) -> str:
             "semantics": SEMANTICS,
             "engine": answer.policy.engine,
             "facts": answer.facts,
-            "verdict": of_verdict(answer.verdict, answer.unread, answer.rule_set),
+            "verdict": of_verdict(answer.verdict, answer.unread, answer.retry, answer.rule_set),
             "words": answer.words,
             "trials": list(map(of_trial, answer.explanation.trials)),
             **({"path": of_path(path)} if path else {}),

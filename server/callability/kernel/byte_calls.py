@@ -33,6 +33,7 @@ from callability.kernel.verdict import Verdict
 from callability.kernel.words import ToolMessages
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, verdict_pb2
+from callability.vocabulary import Retry
 
 MAX_REQUESTS = 4_096
 """Requests about one tool that are kept with their result: a proxy asks again at each call of the tool."""
@@ -49,7 +50,7 @@ MAX_SERVERS = 64
 MAX_UNDETERMINED = 4_096
 """Different undetermined results that are kept; they name the facts that are unread."""
 MAX_POINTS = 4_096
-"""Combinations of facts of locked tools that are kept with what remains once their lock is lifted."""
+"""Combinations of facts that are kept with what remains once a lock is lifted, or with whether a later try can help."""
 MAX_TOOLS = 1_024
 """Facts of tools that are kept with their result, for one combination of server facts."""
 MAX_KEY = 256
@@ -79,8 +80,9 @@ class ByteCalls:
         self._limited = limited
         self._stranger = self.reader.of_agent(None)
         self._results: dict[Verdict, EncodedResult] = {}
-        self._undetermined: BoundedCache[tuple[Verdict, tuple[str, ...], frozenset[str]], EncodedResult]
+        self._undetermined: BoundedCache[tuple[Verdict, Retry, tuple[str, ...], frozenset[str]], EncodedResult]
         self._undetermined = BoundedCache(MAX_UNDETERMINED)
+        self._retries: BoundedCache[tuple[tuple[int, ...], frozenset[str]], Retry] = BoundedCache(MAX_POINTS)
         self._of_server: BoundedCache[tuple[bytes | str, tuple[int, ...], _AgentKey], ServerOfTools]
         self._of_server = BoundedCache(MAX_SERVERS)
         self._remaining: BoundedCache[tuple[int, ...], bytes] = BoundedCache(MAX_POINTS)
@@ -188,13 +190,14 @@ class ByteCalls:
         if not verdict.undetermined:
             result = self._results.get(verdict)
             if result is None:
-                result = self._results[verdict] = self._encoded(verdict)
+                result = self._results[verdict] = self._encoded(verdict, verdict.status.retry)
             return result
         unread = self._rules.unread(verdict, points)
-        key = verdict, unread, readings.not_understood
+        retry = self._retry(verdict, points, readings)
+        key = verdict, retry, unread, readings.not_understood
         result = self._undetermined.get(key)
         if result is None:
-            result = self._encoded(verdict, unread, readings.not_understood)
+            result = self._encoded(verdict, retry, unread, readings.not_understood)
             self._undetermined.keep(key, result)
         return result
 
@@ -268,9 +271,13 @@ class ByteCalls:
         return together
 
     def _encoded(
-        self, verdict: Verdict, unread: tuple[str, ...] = (), not_understood: frozenset[str] = frozenset()
+        self,
+        verdict: Verdict,
+        retry: Retry,
+        unread: tuple[str, ...] = (),
+        not_understood: frozenset[str] = frozenset(),
     ) -> EncodedResult:
-        message = self._messages.verdict(verdict, unread)
+        message = self._messages.verdict(verdict, retry, unread)
         words = self._messages.words(verdict)
         reply = pb.CheckToolResponse(revision=self.revision, verdict=message, words=words)
         status = verdict.status
@@ -283,6 +290,15 @@ class ByteCalls:
             gaps=gaps_of("callability", unread, not_understood),
             locked=not verdict.undetermined and status.name != self._rules.question.open_status,
         )
+
+    def _retry(self, verdict: Verdict, points: tuple[int, ...], readings: Readings) -> Retry:
+        """Return whether trying again can help with an undetermined verdict."""
+        key = points, readings.stays_unknown
+        found = self._retries.get(key)
+        if found is None:
+            found = self._rules.retry(verdict, readings.values, readings.stays_unknown)
+            self._retries.keep(key, found)
+        return found
 
     def with_remaining(self, result: EncodedResult, readings: Readings) -> EncodedResult:
         """Return the result of a locked tool with what remains once its lock is lifted, in the reply about it alone."""

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from callability.bundle.v1 import bundle_pb2
 from callability.kernel import limits
 from callability.kernel.fact import Fact
-from callability.kernel.fields import has_newer_status, hints, server_fields, tool_fields
+from callability.kernel.fields import has_other_status, hints, server_fields, tool_fields
 from callability.kernel.limits import InvalidRequest
 from callability.kernel.rule_set import RuleSet
 from callability.v1 import facts_pb2 as pb
@@ -31,10 +31,14 @@ _KEPT_NAMES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What a request says of facts, by name, and which of them are unknown although the caller sent them."""
+    """What a request says of facts, by name, and which of them are unknown although the caller sent them.
+
+    `stays_unknown` are those that are unknown until a person changes something: no later request has them.
+    """
 
     values: Mapping[str, str]
     not_understood: frozenset[str] = frozenset()
+    stays_unknown: frozenset[str] = frozenset()
     undeclared: int = 0
     """How many facts were sent that the rule file does not declare."""
 
@@ -42,13 +46,14 @@ class Readings:
         return Readings(
             {**self.values, **other.values},
             self.not_understood | other.not_understood,
+            self.stays_unknown | other.stays_unknown,
             self.undeclared + other.undeclared,
         )
 
     @property
-    def key(self) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
+    def key(self) -> tuple[tuple[tuple[str, str], ...], frozenset[str], frozenset[str]]:
         """What distinguishes it from other readings of the same subject."""
-        return tuple(self.values.items()), self.not_understood
+        return tuple(self.values.items()), self.not_understood, self.stays_unknown
 
 
 class FactReader:
@@ -114,8 +119,8 @@ class FactReader:
             BundleRefused: the bundle contradicts itself about a name.
         """
         fields = tool_fields(facts) | (hints(facts) if self._hints else {})
-        newer = frozenset({"approval.status"}) if has_newer_status(facts) else frozenset()
-        return self._read("tool", fields, facts, name, newer)
+        other = frozenset({"approval.status"}) if has_other_status(facts) else frozenset()
+        return self._read("tool", fields, facts, name, other)
 
     def parsed(self, message: type[_Group], data: bytes) -> _Group:
         """Return the facts of a server or a tool that are encoded.
@@ -137,13 +142,13 @@ class FactReader:
         fields: Mapping[str, str],
         message: _Message,
         name: str | None,
-        newer: frozenset[str] = frozenset(),
+        not_understood: frozenset[str] = frozenset(),
     ) -> Readings:
         if self._limited:
             limits.check_labels(message.labels.values, subject)
             limits.check_declared_facts(message.declared_facts.values, subject)
         found: dict[str, str] = {}
-        sent = set(newer)
+        sent = set(not_understood)
         for fact in self._facts[subject]:
             match fact.kind:
                 case bundle_pb2.FACT_KIND_NAME:
@@ -162,7 +167,13 @@ class FactReader:
         undeclared = 0
         if message.HasField("declared_facts"):
             undeclared = sum(key not in self._declared[subject] for key in message.declared_facts.values)
-        return Readings(found, frozenset(sent), undeclared)
+        # Without an agent, nothing about it is ever sent.
+        stays = frozenset(
+            fact.name
+            for fact in self._facts[subject]
+            if found[fact.name] == UNKNOWN and (fact.stays_unknown or fact.name in sent or name is None)
+        )
+        return Readings(found, frozenset(sent), stays, undeclared)
 
 
 def _label(fact: Fact, message: _Message) -> str:

@@ -48,10 +48,10 @@ def hints(facts: pb.ToolFacts) -> dict[str, str]:
     return normalized_hints(given) | {"annotations.open_world": _boolean(open_world, known=True)}
 
 
-def has_newer_status(facts: pb.ToolFacts) -> bool:
-    """Say whether the status of the approval is a number of a newer version, which is not 0."""
-    number = facts.approval.record.status
-    return bool(number) and number not in _STATUS
+def has_other_status(facts: pb.ToolFacts) -> bool:
+    """Say whether the approval has a status that is none of those: unspecified, or one of a newer version."""
+    record = facts.approval.record
+    return record.HasField("status") and record.status not in _STATUS
 
 
 def _boolean(value: bool, *, known: bool) -> str:

@@ -1,8 +1,8 @@
-"""The fewest changes that open a status, found by the decision diagram, which covers every combination of facts."""
+"""Whether a status can open, and by which changes: found by the diagram, which covers every combination of facts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from callability.kernel.explainable import Diagram, Fact, RuleSet
@@ -21,6 +21,41 @@ class TooManyLooks(Exception):
     """The diagram is too large to say whether changes open the status."""
 
 
+def opens_by_itself(
+    rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str], stays_unknown: Collection[str]
+) -> bool:
+    """Return whether the status can open without a change of a known fact, once unknown facts become known.
+
+    Facts that stay unknown do not; the others may have any values that can occur with what is known.
+    """
+    readable = _unknown(facts).difference(stays_unknown)
+    return bool(readable) and _can_open(rule_set, diagram, _Moves(rule_set, diagram, facts, readable, changes=False))
+
+
+def opens_by_findings(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> bool:
+    """Return whether the status can open by some values of the unknown facts, and by changes of facts."""
+    return _can_open(rule_set, diagram, _Moves(rule_set, diagram, facts, _unknown(facts)))
+
+
+def _can_open(rule_set: RuleSet, diagram: Diagram, moves: _Moves) -> bool:
+    opening = _opening(rule_set)
+    onwards: dict[int, tuple[int, ...]] = {}
+    seen: set[int] = set()
+    waiting = [diagram.first]
+    while waiting:
+        node = waiting.pop()
+        if type(node) is not tuple:
+            if not node.undetermined and node.rule in opening:
+                return True
+        elif id(node) not in seen:
+            seen.add(id(node))
+            place, children = node
+            if place not in onwards:
+                onwards[place] = tuple(point for _, point, _ in moves.of_axis(place))
+            waiting += [children[point] for point in onwards[place]]
+    return False
+
+
 def fewest_changes(
     rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str], *, reading: bool = False
 ) -> dict[str, str] | None:
@@ -31,10 +66,10 @@ def fewest_changes(
     Raises:
         TooManyLooks: there may be such changes or not.
     """
-    opening = {rule.id for rule in rule_set.rules if rule.status == rule_set.question.open_status}
+    opening = _opening(rule_set)
     best: _Reached | None = None
     waiting: dict[int, dict[int, _Reached]] = {}
-    moves = _Moves(rule_set, diagram, facts, reading=reading)
+    moves = _Moves(rule_set, diagram, facts, _unknown(facts) if reading else ())
 
     def arrive(reached: _Reached) -> None:
         nonlocal best
@@ -61,6 +96,14 @@ def fewest_changes(
     return _all_changes(best) if best else None
 
 
+def _unknown(facts: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(name for name, value in facts.items() if value == UNKNOWN)
+
+
+def _opening(rule_set: RuleSet) -> frozenset[str]:
+    return frozenset(rule.id for rule in rule_set.rules if rule.status == rule_set.question.open_status)
+
+
 def _all_changes(reached: _Reached) -> dict[str, str]:
     found: dict[str, str] = {}
     before: _Reached | None = reached
@@ -71,13 +114,25 @@ def _all_changes(reached: _Reached) -> dict[str, str]:
 
 
 class _Moves:
-    """Which points of an axis can be reached by changes, and at what cost."""
+    """Which points of an axis can be reached, and at what cost.
 
-    def __init__(self, rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str], *, reading: bool) -> None:
+    A fact in `readable` is unknown, and may turn out to have any value. With `changes`, people may change known facts.
+    """
+
+    def __init__(
+        self,
+        rule_set: RuleSet,
+        diagram: Diagram,
+        facts: Mapping[str, str],
+        readable: Collection[str],
+        *,
+        changes: bool = True,
+    ) -> None:
         self._facts = facts
         self._diagram = diagram
         self._by_name = rule_set.question.facts
-        self._reading = reading
+        self._readable = readable
+        self._changes = changes
         many = len(self._by_name)
         # As sums, fewer changes are less, and so are of as many those of the first facts.
         self._costs = {name: (1 << many) - (1 << (many - 1 - place)) for place, name in enumerate(self._by_name)}
@@ -98,5 +153,5 @@ class _Moves:
         if new == old:
             return True
         if UNKNOWN in {old, new}:
-            return self._reading and old == UNKNOWN
-        return fact.opened_by is not None and (fact.opened_by_any_value or new == fact.open_value)
+            return old == UNKNOWN and fact.name in self._readable
+        return self._changes and fact.opened_by is not None and (fact.opened_by_any_value or new == fact.open_value)

@@ -9,7 +9,7 @@ from itertools import chain
 
 from callability.kernel.explainable import Diagram, Fact, Rule, RuleSet
 from callability.kernel.falsifying import Falsification, Values, falsifications
-from callability.kernel.nearest import TooManyLooks, fewest_changes
+from callability.kernel.nearest import TooManyLooks, fewest_changes, opens_by_findings
 from callability.kernel.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
 
@@ -67,7 +67,8 @@ class Path:
 def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Path | None:
     """Change, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
 
-    If that gets stuck, the diagram says which changes open the status, or that none do: only then is it the policy.
+    If that gets stuck, or at unknown facts of which no values help, the diagram says which changes open the status, or
+    that none do: only then is it the policy.
     None where the question has no status that everything else could be opened to, or the diagram is too large to say.
     """
     if rule_set.question.open_status is None:
@@ -76,7 +77,7 @@ def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, st
     path = search.path()
     while path is None:
         path = search.path()
-    if path.end is PathEnd.POLICY_CHANGE:
+    if path.end is not PathEnd.CALLABLE and not _leads_on(path, rule_set, diagram, facts):
         path = _by_fewest_changes(rule_set, diagram, facts)
     return _with_every_value(path, rule_set, facts) if path else None
 
@@ -168,6 +169,12 @@ class _Search:
                 values[fact.name] = frozenset(fact.values if fact.opened_by_any_value else (fact.open_value,))
         out = self._easiest_falsification(rule, now, values) or {}
         return tuple(fact for fact in self._rule_set.question.facts if fact in out and now[fact] == UNKNOWN)
+
+
+def _leads_on(path: Path, rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> bool:
+    """Return whether a path ends at facts to find out, and some values of them help."""
+    after = {**facts, **{change.fact.name: change.wanted for change in path.changes}}
+    return path.end is PathEnd.FIND_OUT and opens_by_findings(rule_set, diagram, after)
 
 
 def _changes(out: Falsification, rule_set: RuleSet, now: Mapping[str, str]) -> Iterator[FactChange]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from callability.kernel.diagram import Points
 from callability.kernel.explanation import Explanation, explain
 from callability.kernel.fact import Fact
+from callability.kernel.nearest import opens_by_itself
 from callability.kernel.path import Path, remaining_path
 from callability.kernel.refusal import invalid
 from callability.kernel.verdict import Counts, Law, Rule, Status, Verdict, Words
@@ -80,9 +81,9 @@ class RuleSet:
             return ()
         return tuple(fact for fact, is_unread in self.unread_of_rule[verdict.rule] if is_unread(points))
 
-    def retry(self, verdict: Verdict, unread: tuple[str, ...]) -> Retry:
-        """Return whether trying again can help: not if an unread fact stays unknown."""
-        if any(self.question.facts[name].stays_unknown for name in unread):
+    def retry(self, verdict: Verdict, facts: Mapping[str, str], stays_unknown: Collection[str]) -> Retry:
+        """Return whether trying again can help: with an undetermined verdict, only if it can open by itself."""
+        if verdict.undetermined and not opens_by_itself(self, self, facts, stays_unknown):
             return Retry.NEVER
         return verdict.status.retry
 

@@ -31,12 +31,12 @@ class ToolMessages:
         self.numbers = {status.name: status.number for status in self._rules.question.statuses}
         self._actions = {action.name: action for action in policy.actions}
         self._words = self._every_word()
-        self._verdicts: BoundedCache[tuple[Verdict, tuple[str, ...]], verdict_pb2.ToolVerdict]
+        self._verdicts: BoundedCache[tuple[Verdict, Retry, tuple[str, ...]], verdict_pb2.ToolVerdict]
         self._verdicts = BoundedCache(MAX_UNDETERMINED)
 
-    def verdict(self, verdict: Verdict, unread: tuple[str, ...] = ()) -> verdict_pb2.ToolVerdict:
-        """Return a verdict with the facts that keep it undetermined."""
-        key = verdict, unread
+    def verdict(self, verdict: Verdict, retry: Retry, unread: tuple[str, ...] = ()) -> verdict_pb2.ToolVerdict:
+        """Return a verdict with whether trying again can help, and the facts that keep it undetermined."""
+        key = verdict, retry, unread
         message = self._verdicts.get(key)
         if message is None:
             message = verdict_pb2.ToolVerdict(
@@ -44,7 +44,7 @@ class ToolMessages:
                 rule=verdict.rule,
                 undetermined=verdict.undetermined,
                 lifted_by=lifted_by_number(verdict.status.lifted_by),
-                retry=retry_number(self._rules.retry(verdict, unread)),
+                retry=retry_number(retry),
                 withhold_text=verdict.withhold_text,
                 unread=unread,
             )

@@ -22,6 +22,7 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.difference import NotComparable, PolicyChange, by_impact, changes_of
 from callability.policy.reporting.plain_data import Plain, of_change, of_count, of_path, of_row, of_trial, of_verdict
 from callability.policy.reporting.rows import Row, rows_of
+from callability.policy.rules.retry import retry_of
 from callability.policy.rules.words import verdict_words
 from callability.studio.draft import Draft, Drafts, written_of
 from callability.studio.page_data import question_data, tests_data
@@ -115,15 +116,16 @@ class DraftAnalysis:
             return result
         verdict = proved.diagram.verdict(given)
         unread = proved.diagram.unread(verdict, given)
+        retry = retry_of(proved.rule_set, proved.diagram, verdict, given)
         said = verdict_words(proved.rule_set, verdict)
         explained = explain(proved.rule_set, proved.diagram, given)
         path = explained.path
         remaining = None if verdict.undetermined else remaining_path(proved.rule_set, proved.diagram, given)
         return result | {
             "read": proved.diagram.space.facts,
-            "verdict": of_verdict(verdict, unread, proved.rule_set),
+            "verdict": of_verdict(verdict, unread, retry, proved.rule_set),
             "words": said.texts if said else None,
-            "rejection": rejection_of(verdict, unread, proved.rule_set, remaining)
+            "rejection": rejection_of(verdict, unread, retry, proved.rule_set, remaining)
             if definition.name == CALLABILITY.name
             else None,
             "trials": list(map(of_trial, explained.trials)),

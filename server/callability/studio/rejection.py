@@ -6,24 +6,25 @@ from collections.abc import Sequence
 
 from callability.adapter import NEUTRAL, rejection
 from callability.kernel.path import Path
-from callability.kernel.words import path_message
+from callability.kernel.words import path_message, retry_number
 from callability.policy.reporting.plain_data import Plain
-from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, declared_phrases, verdict_words
 from callability.v1.callability_service_pb2 import CheckToolResponse
-from callability.v1.verdict_pb2 import Retry, ToolStatus, ToolVerdict, ToolWords
+from callability.v1.verdict_pb2 import ToolStatus, ToolVerdict, ToolWords
+from callability.vocabulary import Retry
 
 SERVER, TOOL = "server", "tool"
 """The names that stand in an answer in place of those that the agent named."""
 
 
-def rejection_of(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet, remaining: Path | None) -> Plain | None:
+def rejection_of(
+    verdict: Verdict, unread: Sequence[str], retry: Retry, rule_set: RuleSet, remaining: Path | None
+) -> Plain | None:
     """Return the MCP tool result of a call, with the neutral phrases of the actions; None if the tool is called."""
     question = rule_set.question
     numbers = {str(each): ToolStatus.Value(f"TOOL_STATUS_{each.upper()}") for each in question.statuses}
-    status = rule_set.question.status(verdict.status)
     said = verdict_words(rule_set, verdict)
     number = ToolStatus.Value(f"TOOL_STATUS_{verdict.status.upper()}")
     response = CheckToolResponse(
@@ -31,7 +32,7 @@ def rejection_of(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet, rem
             status=number,
             rule=verdict.rule,
             undetermined=verdict.undetermined,
-            retry=Retry.Value(f"RETRY_{retry_of(rule_set.question, status, unread).upper()}"),
+            retry=retry_number(retry),
             unread=unread,
         ),
         words=_words(number, said.texts, rule_set) if said else None,

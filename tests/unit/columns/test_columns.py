@@ -220,20 +220,23 @@ def policy() -> ColumnPolicy:
         ({}, "open", "", "now"),
         ({"annotations.destructive": True}, "open", "", "now"),
         ({"annotations.read_only": False, "annotations.destructive": True}, "destructive", "", "never"),
-        ({"annotations.read_only": None}, "destructive", "annotations.destructive", "never"),
+        ({"annotations.read_only": None}, "destructive", "annotations.destructive", None),
         ({"approval.status": "none", "approval.disabled": None}, "open", "", "now"),
-        ({"approval.status": "none", "approval.disabled": True}, "user-off", "approval.disabled", "later"),
-        ({"approval.status": "Approved"}, "pending", "approval.status", "later"),
-        ({"server.label.stage": "trail"}, "trial", "server.label.stage", "never"),
-        ({"server.label.stage": "trial", "agent.name": None}, "trial", "agent.name", "never"),
+        ({"approval.status": "none", "approval.disabled": True}, "user-off", "approval.disabled", None),
+        ({"approval.status": "Approved"}, "pending", "approval.status", None),
+        ({"server.label.stage": "trail"}, "trial", "server.label.stage", None),
+        ({"server.label.stage": "trial", "agent.name": None}, "trial", "agent.name", None),
         ({"server.label.stage": None, "agent.name": "bot"}, "open", "", "now"),
         ({"tool.name": "delete_all"}, "named", "", "never"),
     ],
 )
 def test_what_a_row_holds_is_read_as_the_specification_says(
-    policy: ColumnPolicy, row: Mapping[str, object], rule: str, unread: str, retry: str
+    policy: ColumnPolicy, row: Mapping[str, object], rule: str, unread: str, retry: str | None
 ) -> None:
-    """A value that a fact does not have is unknown, and so are values that cannot occur together (spec A.2)."""
+    """A value that a fact does not have is unknown, and so are values that cannot occur together (spec A.2).
+
+    Whether a later try can help with an undetermined row is not said.
+    """
     answer = _decided(policy, pa.RecordBatch.from_pylist([{**_OPEN, **row}], _plain(policy)))[0]
     assert (answer[1], answer[3], answer[6]) == (rule, unread, retry)
 

@@ -154,7 +154,7 @@ def test_a_path_leads_to_callable_if_and_only_if_some_changes_do(
 def test_only_a_change_of_the_policy_helps_if_no_change_does_whatever_an_unknown_fact_is(
     drawn: Sequence[tuple[Condition, str]], drawn_facts: Mapping[str, str]
 ) -> None:
-    """What is to be found out otherwise are facts that are unknown."""
+    """What is to be found out otherwise are facts that are unknown, and some values of them help."""
     rule_set, facts = _rule_set([*drawn, *_ENDS]), QUESTION.open_facts | dict(drawn_facts)
     path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
@@ -163,6 +163,7 @@ def test_only_a_change_of_the_policy_helps_if_no_change_does_whatever_an_unknown
         assert not _some_open(rule_set, facts, read=True)
     elif path.end is PathEnd.FIND_OUT:
         assert path.find_out
+        assert _some_open(rule_set, facts, read=True)
         assert {facts[name] for name in path.find_out} == {UNKNOWN}
 
 
@@ -200,6 +201,18 @@ def test_a_value_that_a_later_rule_locks_is_not_named() -> None:
         "`server.label.stage` from trial to live or old: the operator, by `edit_labels`",
         "then it is callable",
     )
+
+
+def test_nothing_is_to_be_found_out_if_no_value_of_it_helps() -> None:
+    """Whether the server is enabled is not known, and a later rule locks the tool in both cases."""
+    disabled = (Is("server.enabled", frozenset({"false"})), "server_disabled")
+    locked = (Is(STAGE.name, frozenset(STAGE.values)), "disabled_by_config")
+    facts = QUESTION.open_facts | {"server.enabled": UNKNOWN}
+    for rules, end in (((disabled,), PathEnd.FIND_OUT), ((disabled, locked), PathEnd.POLICY_CHANGE)):
+        rule_set = _rule_set(rules)
+        path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+        assert path is not None
+        assert (path.steps, path.end) == ((), end)
 
 
 def test_labels_that_lock_whatever_they_are_leave_a_change_of_the_policy() -> None:

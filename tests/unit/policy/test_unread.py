@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.kernel.condition import All, Any, Condition, Is, Not, facts_read
+from callability.kernel.nearest import opens_by_itself
 from callability.policy.deciding.combination_set import CombinationSets
 from callability.policy.deciding.space import Space
 from callability.policy.deciding.unread_sets import UnreadSets
@@ -19,10 +20,11 @@ from callability.policy.questions.fact import BOOLEAN, Axis, Fact, LabelFact, Po
 from callability.policy.questions.load_outcome import LOAD_OUTCOME
 from callability.policy.questions.question import Question, facts_by_name
 from callability.policy.rules.retry import retry_of
-from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.vocabulary import UNKNOWN, Retry
 from support.drawing import drawing
-from support.drawn_policies import CORE, CORE_SPACE, any_rule_sets, conditions, diagram_of, drawn_facts
+from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, any_rule_sets, conditions, diagram_of, drawn_facts
+from support.later_tries import opens_later
 
 _JOINT = ("j", "k", "l")
 _POINTS = (
@@ -218,22 +220,53 @@ def test_a_failure_and_its_http_status_are_unread_as_they_depend_on_one_another(
     assert unread(LOAD_OUTCOME, condition.parts[0], facts) == ("load.failure",)
 
 
+_MAY_STAY = ("approval.disabled", "approval.status", "proxy.quota", "proxy.shift")
+"""Facts that stay unknown if a value of them was sent that they do not have."""
+
+
+@drawing(60)
+@given(drawn=any_rule_sets(), may_stay=st.frozensets(st.sampled_from(_MAY_STAY)))
+def test_a_later_try_can_succeed_if_and_only_if_some_combination_is_callable(
+    drawn: RuleSet, may_stay: frozenset[str]
+) -> None:
+    """Every combination is looked at that agrees with what is known, in which unknown facts are known that can be."""
+    diagram = diagram_of(drawn)
+    axes = [(axis.facts, [point.values for point in axis.points]) for axis in diagram.space.axes]
+    stays = may_stay | {name for name, fact in drawn.question.facts.items() if fact.stays_unknown}
+    for facts in drawn_facts(diagram.space, 60):
+        verdict = diagram.verdict(facts)
+        if verdict.undetermined:
+            assert opens_by_itself(drawn, diagram, facts, stays) is opens_later(drawn.rules, axes, facts, stays)
+
+
+_LABEL = LabelFact("server.label.environment", ("none", "production"), "none")
+_LOCKS = {
+    "the label is unknown": All((Is("server.enabled", frozenset({"false"})), Is(_LABEL.name, frozenset({"none"})))),
+    "whatever the label is": Any((Is("server.enabled", frozenset({"false"})), Is(_LABEL.name, frozenset({"none"})))),
+    "both values": Any((Is("server.enabled", frozenset({"false"})), Is("server.enabled", frozenset({"true"})))),
+}
+
+
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    ("lock", "facts", "expected"),
     [
-        (("server.enabled",), Retry.LATER),
-        (("server.quarantined", "approval.status"), Retry.LATER),
-        (("server.label.environment",), Retry.NEVER),
-        (("annotations.destructive",), Retry.NEVER),
-        (("agent.name",), Retry.NEVER),
-        (("approval.status", "server.label.environment"), Retry.NEVER),
-        ((), Retry.LATER),
+        ("the label is unknown", {"server.enabled": UNKNOWN, _LABEL.name: UNKNOWN}, Retry.LATER),
+        ("whatever the label is", {"server.enabled": UNKNOWN, _LABEL.name: UNKNOWN}, Retry.NEVER),
+        ("whatever the label is", {"server.enabled": UNKNOWN, _LABEL.name: "production"}, Retry.LATER),
+        ("whatever the label is", {_LABEL.name: UNKNOWN}, Retry.NEVER),
+        ("both values", {"server.enabled": UNKNOWN}, Retry.NEVER),
+        ("both values", {}, Retry.NEVER),
     ],
 )
-def test_trying_again_cannot_help_if_a_fact_stays_unknown(facts: tuple[str, ...], expected: Retry) -> None:
-    """Facts that a caller always or never sends, and a label value that is not declared."""
-    question = CALLABILITY.having((LabelFact("server.label.environment", ("none", "production"), "none"),))
-    assert retry_of(question, "disabled_unknown", facts) is expected
+def test_a_fact_that_stays_unknown_prevents_a_later_try_only_if_the_others_do_not_decide(
+    lock: str, facts: Mapping[str, str], expected: Retry
+) -> None:
+    """A label is corrected by a person; a locked tool stays locked."""
+    question = CALLABILITY.having((_LABEL,))
+    rules = (Rule("lock", _LOCKS[lock], "disabled_by_config", NOWHERE), Rule("open", None, "callable", NOWHERE))
+    rule_set = RuleSet(question, rules, {})
+    diagram, complete = diagram_of(rule_set), question.open_facts | facts
+    assert retry_of(rule_set, diagram, diagram.verdict(complete), complete) is expected
 
 
 @drawing(40)

@@ -92,9 +92,15 @@ def _verdict(stub: ServiceStub, request: pb.CheckToolsRequest) -> verdict_pb2.To
             "agent.label.team",
             verdict_pb2.RETRY_NEVER,
         ),
-        (_request(OPS), "no-quota", "proxy.quota", verdict_pb2.RETRY_LATER),
-        (_request(OPS, {}), "no-quota", "proxy.quota", verdict_pb2.RETRY_LATER),
-        (_request(OPS, {"proxy_quota": "lower"}), "no-quota", "proxy.quota", verdict_pb2.RETRY_LATER),
+        (_request(OPS), "no-quota", "proxy.quota", verdict_pb2.RETRY_NEVER),
+        (_request(OPS, None, {"proxy_license": "true"}), "no-quota", "proxy.quota", verdict_pb2.RETRY_LATER),
+        (_request(OPS, {}, {"proxy_license": "true"}), "no-quota", "proxy.quota", verdict_pb2.RETRY_LATER),
+        (
+            _request(OPS, {"proxy_quota": "lower"}, {"proxy_license": "true"}),
+            "no-quota",
+            "proxy.quota",
+            verdict_pb2.RETRY_NEVER,
+        ),
         (_request(OPS, {"proxy_quota": "out"}), "no-quota", "", verdict_pb2.RETRY_NEVER),
         (_request(OPS, {"proxy_quota": "low"}), "unlicensed", "", verdict_pb2.RETRY_NEVER),
         (_request(OPS, {"proxy_quota": "low"}, {"proxy_license": "yes"}), "unlicensed", "", verdict_pb2.RETRY_NEVER),
@@ -105,7 +111,10 @@ def _verdict(stub: ServiceStub, request: pb.CheckToolsRequest) -> verdict_pb2.To
 def test_a_declared_fact_that_is_not_sent_is_unknown_and_an_asserted_one_locks(
     request_: pb.CheckToolsRequest, rule: str, unread: str, retry: verdict_pb2.Retry.ValueType | None, policy: Policy
 ) -> None:
-    """A label that is not in a group that is sent is not there. A fact that is sent for something else is ignored."""
+    """A label that is not in a group that is sent is not there. A fact that is sent for something else is ignored.
+
+    A value that is not declared stays unknown, and so a later try cannot succeed.
+    """
     verdict = _verdict(ServiceStub(policy), request_)
     assert (verdict.rule, list(verdict.unread)) == (rule, [unread] if unread else [])
     assert verdict.undetermined is bool(unread)

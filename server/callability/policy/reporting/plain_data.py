@@ -9,10 +9,9 @@ from callability.kernel.explanation import Trial
 from callability.kernel.path import FactChange, Path
 from callability.policy.reporting.difference import PolicyChange
 from callability.policy.reporting.rows import Row
-from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
-from callability.vocabulary import LiftedBy
+from callability.vocabulary import LiftedBy, Retry
 
 Plain = dict[str, Any]
 """A JSON object."""
@@ -25,15 +24,15 @@ def of_count(count: int) -> int | str:
     return count if count <= MOST_EXACT else str(count)
 
 
-def of_verdict(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet) -> Plain:
-    """Return a verdict and the facts that keep it undetermined, with what is fixed about its status."""
+def of_verdict(verdict: Verdict, unread: Sequence[str], retry: Retry, rule_set: RuleSet) -> Plain:
+    """Return a verdict, the facts that keep it undetermined, and whether to try again; with who lifts its status."""
     status = rule_set.question.status(verdict.status)
     data: Plain = {
         "status": status,
         "rule": verdict.rule,
         "undetermined": verdict.undetermined,
         "lifted_by": status.lifted_by,
-        "retry": retry_of(rule_set.question, status, unread),
+        "retry": retry,
     }
     if verdict.undetermined:
         data["unread"] = list(unread)

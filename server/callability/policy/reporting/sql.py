@@ -13,7 +13,6 @@ from callability.policy.deciding.unread_sets import UnreadSets
 from callability.policy.questions.fact import NameFact
 from callability.policy.reporting.sql_dialect import SPELLINGS, Dialect
 from callability.policy.reporting.sql_facts import SqlFacts
-from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.vocabulary import UNKNOWN
 
@@ -37,7 +36,7 @@ def as_sql(rule_set: RuleSet, diagram: DecisionDiagram, revision: str, query: Qu
 
     A column is named as its fact, and NULL in it is an unknown fact: a rule whose condition is NULL is undetermined.
     The query has the columns `status`, `rule`, `undetermined`, `unread` (facts with commas between them),
-    `withhold_text`, `lifted_by` and `retry`.
+    `withhold_text`, `lifted_by` and `retry`, which is NULL where the verdict is undetermined.
 
     Raises:
         UnfitColumn: the dialect cannot have a column of such a name.
@@ -140,12 +139,8 @@ class _Written:
         yield f"    ELSE {text(undetermined.lifted_by)}"
         yield "  END AS lifted_by,"
         yield "  CASE"
-        for fact in self._sets.space.facts:
-            if question.facts[fact].stays_unknown and UNKNOWN in question.facts[fact].readings:
-                never = text(retry_of(question, undetermined, [fact]))
-                yield f"    WHEN CONCAT(',', unread, ',') LIKE {text(f'%,{fact},%')} THEN {never}"
+        # Of an undetermined row, it depends on every combination that the unknown facts can still turn out to have.
         yield from (f"    {test} {text(question.status(status).retry)}" for test, status in by_status)
-        yield f"    ELSE {text(undetermined.retry)}"
         yield "  END AS retry"
 
     def _unread_texts(self) -> Iterator[tuple[int, str]]:
