@@ -232,7 +232,8 @@ def _approval(
     status = record.status_of(fingerprint)
     if config.trust == "first_use" and record.is_open:
         status = "pending"
-    wire = None if status is None else _STATUS[status]
+    # A record that was read has no such value: only its correction by a person makes it known.
+    wire = facts_pb2.APPROVAL_STATUS_UNSPECIFIED if status is None else _STATUS[status]
     return facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=record.disabled, status=wire))
 
 
