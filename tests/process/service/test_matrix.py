@@ -34,8 +34,12 @@ def _joined(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _only(rows: list[dict[str, Any]], states: Mapping[str, str]) -> dict[str, Any]:
-    [row] = [row for row in rows if all(states[column] in wanted for column, wanted in row["when"].items())]
+    [row] = _matching(rows, states)
     return row
+
+
+def _matching(rows: list[dict[str, Any]], states: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [row for row in rows if all(states[column] in wanted for column, wanted in row["when"].items())]
 
 
 def _matrix() -> list[tuple[pb.CheckToolRequest, dict[str, Any]]]:
@@ -45,7 +49,12 @@ def _matrix() -> list[tuple[pb.CheckToolRequest, dict[str, Any]]]:
         named = dict(zip(columns, states, strict=True))
         facts = _joined([columns[column][state] for column, state in named.items()])
         request = json_format.ParseDict({"server": "s", "tool": "t", **facts}, pb.CheckToolRequest())
-        cases.append((request, {**_only(PATTERNS["verdicts"], named), **_only(PATTERNS["withheld"], named)}))
+        expected = {**_only(PATTERNS["verdicts"], named), **_only(PATTERNS["withheld"], named)}
+        later = _matching(PATTERNS["later"], named)
+        assert len(later) <= expected["undetermined"]
+        if expected["undetermined"]:
+            expected["retry"] = "RETRY_LATER" if later else "RETRY_NEVER"
+        cases.append((request, expected))
     return cases
 
 
@@ -59,6 +68,12 @@ def _as_expected(verdict: Any, expected: Mapping[str, Any]) -> bool:
 def test_the_matrix_has_every_combination_of_the_facts() -> None:
     """378 combinations, twice for `caller.refuses` (A.2, FR-004), each matched by one row."""
     assert len(_matrix()) == 756
+
+
+def test_a_later_try_may_succeed_in_few_of_the_undetermined_combinations() -> None:
+    """In all others, a fact that is known locks the tool whatever the unknown ones are (A.1)."""
+    undetermined = [expected["retry"] for _, expected in _matrix() if expected["undetermined"]]
+    assert (len(undetermined), undetermined.count("RETRY_LATER")) == (376, 46)
 
 
 def test_every_combination_is_answered_on_the_wire_as_the_list_says(channel: grpc.Channel) -> None:

@@ -63,6 +63,14 @@ def _tool(*left_out: str) -> facts_pb2.ToolFacts:
     return facts
 
 
+def _reviewed(status: int | None) -> facts_pb2.ToolFacts:
+    facts = _tool()
+    facts.approval.record.disabled = False
+    if status is not None:
+        facts.approval.record.status = status  # type: ignore[assignment]  # of any version
+    return facts
+
+
 @pytest.fixture(scope="module")
 def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CallabilityServiceStub]:
     """A real server of a policy that reads a label, an annotation and the agent."""
@@ -74,9 +82,17 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CallabilityServic
 @pytest.mark.parametrize(
     ("request_", "rule", "unread", "retry"),
     [
-        (("read", _server(quarantined=None), _tool("approval"), AGENT), "lock",
+        (("read", _server(quarantined=None, labels="staging"), _tool("approval"), AGENT), "lock",
          ["server.quarantined", "approval.status"], LATER),
-        (("read", _server(quarantined=None), _tool(), AGENT), "lock", ["server.quarantined"], LATER),
+        (("read", _server(quarantined=None, labels="staging"), _tool(), AGENT), "lock", ["server.quarantined"], LATER),
+        (("read", _server(quarantined=None), _tool(), AGENT), "lock", ["server.quarantined"], NEVER),
+        (("read", _server(quarantined=None, labels="prod"), _tool(), AGENT), "lock", ["server.quarantined"], NEVER),
+        (("read", _server(quarantined=None, labels="staging"), _tool(), None), "lock", ["server.quarantined"], LATER),
+        (("drop_all", _server(quarantined=None, labels="staging"), _tool(), None), "lock", ["server.quarantined"],
+         NEVER),
+        (("read", _server(labels="staging"), _reviewed(None), AGENT), "lock", ["approval.status"], LATER),
+        (("read", _server(labels="staging"), _reviewed(0), AGENT), "lock", ["approval.status"], NEVER),
+        (("read", _server(labels="staging"), _reviewed(9), AGENT), "lock", ["approval.status"], NEVER),
         (("drop_all", SERVER, _tool(), None), "by-agent", ["agent.name"], NEVER),
         (("read", _server(labels=None), _tool(), AGENT), "freeze", ["server.label.environment"], NEVER),
         (("read", _server(labels="prod"), _tool(), AGENT), "freeze", ["server.label.environment"], NEVER),
@@ -87,6 +103,13 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CallabilityServic
     ids=[
         "server state and the approval may be read later",
         "of two facts the one that is known is not named",
+        "whatever is read later, a rule below locks the tool",
+        "a rule below depends on a label with an undeclared value",
+        "a rule below does not depend on an agent that is never sent",
+        "a rule below depends on an agent that is never sent",
+        "a record without a status",
+        "a record whose status was read and is unspecified",
+        "a record with a status of a newer version",
         "a caller that never says for whom it asks",
         "a caller that never sends labels",
         "a label with an undeclared value",
@@ -101,7 +124,7 @@ def test_an_undetermined_verdict_names_what_could_not_be_read(
     unread: list[str],
     retry: verdict_pb2.Retry.ValueType,
 ) -> None:
-    """The same in every call, and whether a retry can help follows from it."""
+    """The same in every call. A retry can help if what may be read later can make the tool callable."""
     tool, server_facts, tool_facts, agent = request_
     one = stub.CheckTool(
         pb.CheckToolRequest(agent=agent, server="s", server_facts=server_facts, tool=tool, tool_facts=tool_facts)
