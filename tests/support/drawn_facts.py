@@ -18,7 +18,7 @@ import typer
 
 from callability.bundle.v1 import bundle_pb2
 from callability.client import BlockingClient
-from callability.kernel.facts import FactReader
+from callability.kernel.facts import FactReader, Readings
 from callability.kernel.policy import read
 from callability.kernel.semantics import decide
 from callability.policy.rules.words import Templates, rule_words, status_words
@@ -26,6 +26,7 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import UNKNOWN
 from support.bundles import POLICIES, DrawnRequests, bundle_of, policy_of, write_policy_of
+from support.later_tries import LaterTries
 from support.running import serving
 
 BATCH = 10_000
@@ -57,7 +58,9 @@ class Reference:
 
     def __init__(self, name: str) -> None:
         self._rule_set = policy_of(name).rule_sets["callability"].rule_set
-        self.reader = FactReader(read(bundle_of(name)).callability)
+        local = read(bundle_of(name)).callability
+        self.reader = FactReader(local)
+        self.later_tries = LaterTries(self._rule_set.rules, local)
         self._verdicts: dict[tuple[str, ...], tuple[int, str, bool, bool]] = {}
         self.words = self._every_word()
 
@@ -133,17 +136,18 @@ def _differences(
 ) -> Iterator[str]:
     """Yield where an answer differs from the reference evaluator's, and count what was compared."""
     reader = reference.reader
-    agent = reader.of_agent(request.agent if request.HasField("agent") else None, request.agent.name).values
-    of_tools: dict[tuple[str, bytes], Mapping[str, str]] = {}
+    agent = reader.of_agent(request.agent if request.HasField("agent") else None, request.agent.name)
+    of_tools: dict[tuple[str, bytes], Readings] = {}
     met: set[tuple[int, str]] = set()
     for number, (server, results) in enumerate(zip(request.servers, response.servers, strict=True)):
-        above = {**agent, **reader.of_server(server.facts, server.name).values}
+        above = agent | reader.of_server(server.facts, server.name)
         comparison.open += number % 2 * len(server.tools)
         for tool, result in zip(server.tools, results.results, strict=True):
             key = tool.name, tool.facts.SerializeToString(deterministic=True)
             if key not in of_tools:
-                of_tools[key] = reader.of_tool(tool.facts, tool.name).values
-            facts = {**above, **of_tools[key]}
+                of_tools[key] = reader.of_tool(tool.facts, tool.name)
+            readings = above | of_tools[key]
+            facts = readings.values
             given, expected = result.verdict, reference.verdict(facts)
             comparison.facts += 1
             comparison.by_rule[given.rule, given.undetermined] += 1
@@ -151,6 +155,8 @@ def _differences(
             found = (given.status, given.rule, given.undetermined, given.withhold_text)
             if found != expected or not reference.unread_fits(given, facts):
                 yield f"{facts}: {found}, unread {[*given.unread]}; the reference: {expected}"
+            if not reference.later_tries.fits(given, readings):
+                yield f"{facts}, of which {[*readings.stays_unknown]} stay unknown: retry {given.retry} is wrong"
     said = {(words.status, words.rule): (words.remediation, words.rejection) for words in response.words}
     of_policy = ((key, reference.words[key]) for key in met & reference.words.keys())
     wanted = {key: (texts["remediation"], texts["rejection"]) for key, texts in of_policy}

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,6 +23,7 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1.verdict_pb2 import ToolVerdict
 from support.bundles import POLICIES, DrawnRequests, bundle_of, checked_of, policy_of, write_policy_of
 from support.checkout import ROOT
+from support.later_tries import LaterTries
 from support.running import serving
 
 SERVERS, TOOLS = 20, 50
@@ -34,21 +35,25 @@ class Reference:
 
     def __init__(self, name: str) -> None:
         self._rule_set = policy_of(name).rule_sets["callability"].rule_set
-        self._reader = FactReader(read(bundle_of(name)).callability)
+        local = read(bundle_of(name)).callability
+        self._reader = FactReader(local)
+        self._later_tries = LaterTries(self._rule_set.rules, local)
         self._known: dict[tuple[str, ...], tuple[Decision, bool]] = {}
 
     def disagrees(self, request: pb.CheckToolsRequest, response: pb.CheckToolsResponse) -> str:
         """Return the first difference of a response; empty if there is none."""
-        agent = self._reader.of_agent(request.agent if request.HasField("agent") else None, request.agent.name).values
+        agent = self._reader.of_agent(request.agent if request.HasField("agent") else None, request.agent.name)
         for group, results in zip(request.servers, response.servers, strict=True):
-            server = {**agent, **self._reader.of_server(group.facts, group.name).values}
+            server = agent | self._reader.of_server(group.facts, group.name)
             for tool, result in zip(group.tools, results.results, strict=True):
-                facts = {**server, **self._reader.of_tool(tool.facts, tool.name).values}
-                if why := self._difference(facts, result.verdict):
-                    return f"{facts}: {why}"
+                readings = server | self._reader.of_tool(tool.facts, tool.name)
+                if why := self._difference(readings.values, result.verdict):
+                    return f"{readings.values}: {why}"
+                if not self._later_tries.fits(result.verdict, readings):
+                    return f"{readings}: retry {result.verdict.retry} is wrong"
         return ""
 
-    def _difference(self, facts: dict[str, str], verdict: ToolVerdict) -> str:
+    def _difference(self, facts: Mapping[str, str], verdict: ToolVerdict) -> str:
         key = tuple(facts.values())
         if key not in self._known:
             withholds = self._rule_set.question.withholds

@@ -7,9 +7,14 @@ from itertools import chain, product
 from math import prod
 
 from callability.kernel.explainable import Rule
+from callability.kernel.facts import Readings
+from callability.kernel.rule_set import RuleSet
 from callability.kernel.semantics import decide
+from callability.v1.verdict_pb2 import RETRY_LATER, RETRY_NEVER, ToolVerdict
 from callability.vocabulary import UNKNOWN
 
+_MOST = 3_000
+"""Combinations that are looked at for an answer."""
 States = Sequence[tuple[Sequence[str], Sequence[tuple[str, ...]]]]
 """For each axis the names of its facts, and the states that these can have together."""
 
@@ -24,9 +29,33 @@ def opens_later(rules: Sequence[Rule], axes: States, facts: Mapping[str, str], s
     return False
 
 
-def combinations(axes: States, facts: Mapping[str, str], stays_unknown: Collection[str]) -> int:
-    """Return how many combinations there are to look at."""
-    return prod(map(len, _choices(axes, facts, stays_unknown)))
+class LaterTries:
+    """Says whether a later try may succeed, if there are few combinations to look at, and keeps what it says."""
+
+    def __init__(self, rules: Sequence[Rule], rule_set: RuleSet) -> None:
+        self._rules = rules
+        self._rule_set = rule_set
+        self._axes = [
+            (rule_set.facts_of_axis(number), [state for _, state in rule_set.points_of_axis(number)])
+            for number in range(len(rule_set.axes))
+        ]
+        self._known: dict[tuple[object, ...], bool | None] = {}
+
+    def fits(self, verdict: ToolVerdict, readings: Readings) -> bool:
+        """Say whether the retry of a verdict for some facts is right, if it is undetermined and that can be said."""
+        if not verdict.undetermined:
+            return True
+        if readings.key not in self._known:
+            self._known[readings.key] = self._later(readings)
+        later = self._known[readings.key]
+        return later is None or verdict.retry == (RETRY_LATER if later else RETRY_NEVER)
+
+    def _later(self, readings: Readings) -> bool | None:
+        facts = {name: self._rule_set.reading(name, value) for name, value in readings.values.items()}
+        stays = readings.stays_unknown
+        if prod(map(len, _choices(self._axes, facts, stays))) > _MOST:
+            return None
+        return opens_later(self._rules, self._axes, facts, stays)
 
 
 def _choices(

@@ -155,3 +155,34 @@ func TestAPolicyIsSwappedWhileOthersDecide(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// TestALaterCallMaySucceedOnlyIfFactsThatCanBecomeKnownOpenTheTool takes the shipped policy.
+func TestALaterCallMaySucceedOnlyIfFactsThatCanBecomeKnownOpenTheTool(t *testing.T) {
+	policy := bundled(t, "shipped.bundle")
+	for name, each := range map[string]struct {
+		enabled  callability.Bool
+		approval callability.Approval
+		refuses  bool
+		wanted   callability.Retry
+	}{
+		"an unknown server":                  {callability.Unknown, callability.NoRecord, false, callability.RetryLater},
+		"an unknown server, another lock":    {callability.Unknown, callability.Record(callability.True, callability.ApprovalApproved), false, callability.RetryNever},
+		"an unknown server, a refusal":       {callability.Unknown, callability.NoRecord, true, callability.RetryNever},
+		"a status that was not read":         {callability.True, callability.Record(callability.False, callability.ApprovalUnknown), false, callability.RetryLater},
+		"a status that is none":              {callability.True, callability.Record(callability.False, callability.ApprovalOther), false, callability.RetryNever},
+		"a status of a later version":        {callability.True, callability.Record(callability.False, 9), false, callability.RetryNever},
+		"a record of which one half is none": {callability.True, callability.Record(callability.Unknown, callability.ApprovalOther), false, callability.RetryNever},
+		"an approval that was not read":      {callability.True, callability.Approval{}, false, callability.RetryLater},
+	} {
+		server := callability.NewServer("git", callability.ServerFacts{Enabled: each.enabled, Quarantined: callability.False})
+		tool := server.Tool("log", callability.ToolFacts{
+			ConfigDenied: callability.False, Approval: each.approval, CallerRefuses: each.refuses,
+		})
+		for range 2 {
+			verdict := policy.Decide(nil, tool)
+			if !verdict.Undetermined() || verdict.Retry() != each.wanted {
+				t.Errorf("%s: found %s, undetermined %t, wanted %s", name, verdict.Retry(), verdict.Undetermined(), each.wanted)
+			}
+		}
+	}
+}

@@ -68,15 +68,16 @@ type Annotations struct {
 	OpenWorld   *bool
 }
 
-// ApprovalStatus is the status in an approval record. The zero value is unknown.
+// ApprovalStatus is the status in an approval record. The zero value was not read, and is unknown.
 type ApprovalStatus uint8
 
-// The statuses of an approval record.
+// The statuses of an approval record. ApprovalOther was read and is none of them: it is unknown until a person corrects it.
 const (
 	ApprovalUnknown ApprovalStatus = iota
 	ApprovalApproved
 	ApprovalPending
 	ApprovalChanged
+	ApprovalOther
 )
 
 // An Approval is what was read about the approval of a tool. The zero value is unreadable.

@@ -39,14 +39,18 @@ type toolPoints struct {
 	policy uint64
 	start  int32
 	points []int32
-	err    error
+	// stays are the facts that stay unknown.
+	stays []int32
+	err   error
 }
 
 // agentPoints are the points of the axes of a policy at which an agent is.
 type agentPoints struct {
 	policy uint64
 	points []int32
-	err    error
+	// stays are the facts that stay unknown.
+	stays []int32
+	err   error
 	// key is equal for agents that no rule of the policy distinguishes.
 	key string
 }
@@ -232,9 +236,21 @@ func (p *Policy) compileTool(t *Tool) *toolPoints {
 			found.err = errImpossible
 			return found
 		}
+		found.stays = p.appendStays(found.stays, place, readings, nil, t)
 	}
 	found.start = p.diagram.ofTool(found.points)
 	return found
+}
+
+// appendStays appends the facts of an axis that stay unknown.
+func (p *Policy) appendStays(stays []int32, axis int, readings []int32, agent *Agent, tool *Tool) []int32 {
+	for _, place := range p.axes[axis].facts {
+		fact := &p.tools().facts[place]
+		if int(readings[place]) >= len(fact.values) && fact.staysUnknown(agent, tool) {
+			stays = append(stays, place)
+		}
+	}
+	return stays
 }
 
 // withError is the key of every agent that cannot be judged: its error is in no judgement.
@@ -256,7 +272,11 @@ func (p *Policy) compileAgent(a *Agent) *agentPoints {
 			found.err = errImpossible
 			return found
 		}
+		found.stays = p.appendStays(found.stays, place, readings, a, nil)
 		key = binary.AppendUvarint(key, uint64(found.points[place]))
+	}
+	for _, place := range found.stays {
+		key = binary.AppendUvarint(key, uint64(place))
 	}
 	found.key = "=" + string(key)
 	return found

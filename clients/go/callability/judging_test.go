@@ -263,7 +263,7 @@ func TestAToolWithAnErrorHasNoRefusal(t *testing.T) {
 	if len(locks) != 1 || locks[0].Status != callability.StatusDisabledUnknown || strings.Contains(locks[0].Text, "allow list") {
 		t.Errorf("found %+v", locks)
 	}
-	if strings.Contains(rejection, "allow list") || !strings.Contains(rejection, "A later retry may succeed.") {
+	if strings.Contains(rejection, "allow list") || !strings.Contains(rejection, "Retrying does not help.") {
 		t.Errorf("found %s", rejection)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/internal/contractjson"
 )
 
@@ -15,6 +16,7 @@ type matrix struct {
 	States   map[string]map[string]map[string]map[string]any
 	Verdicts []row
 	Withheld []row
+	Later    []row
 }
 
 type row struct {
@@ -65,6 +67,12 @@ func TestTheShippedPolicyDecidesEveryCombinationAsTheHandCheckedTableSays(t *tes
 		agent, tool := table.request(t, combination).Handles()
 		verdict := policy.Decide(agent, tool)
 		wanted, withheld := only(t, table.Verdicts, combination), only(t, table.Withheld, combination)
+		if wantsLater := slices.ContainsFunc(table.Later, func(each row) bool { return each.matches(combination) }); wanted.Undetermined {
+			retry := map[bool]callability.Retry{true: callability.RetryLater, false: callability.RetryNever}[wantsLater]
+			if verdict.Retry() != retry {
+				t.Errorf("%v: found retry %s, wanted %s", combination, verdict.Retry(), retry)
+			}
+		}
 		status := "TOOL_STATUS_" + strings.ToUpper(verdict.Status().String())
 		if status != wanted.Status || verdict.Rule() != wanted.Rule || verdict.Undetermined() != wanted.Undetermined ||
 			!slices.Equal(verdict.Unread(), wanted.Unread) || verdict.WithholdText() != withheld.WithholdText {

@@ -56,7 +56,8 @@ type Change struct {
 }
 
 // path changes, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
-// If that gets stuck, the diagram says which changes open the status, or that none do: only then is it the policy.
+// If that gets stuck, or at unknown facts of which no values help, the diagram says which changes open the status, or that
+// none do: only then is it the policy.
 func (e *explained) path() Path {
 	if e.set.open == absent {
 		return Path{}
@@ -67,13 +68,32 @@ func (e *explained) path() Path {
 		if !ok {
 			continue
 		}
-		if found.End == PathEndPolicyChange {
+		if found.End != PathEndCallable && !(found.End == PathEndFindOut && search.leadsOn(&found)) {
 			found = e.byFewestChanges()
 		}
 		search.addEveryValue(&found)
 		search.write(&found)
 		return found
 	}
+}
+
+// leadsOn says whether, after the steps of a path, some values of the unknown facts help.
+func (e *explained) leadsOn(path *Path) bool {
+	after := *e
+	after.readings = slices.Clone(e.readings)
+	for _, step := range path.Steps {
+		for _, change := range step.Changes {
+			after.readings[change.fact] = change.wanted[0]
+		}
+	}
+	search := &changeSearch{explained: &after, reading: true}
+	return e.policy.canOpen(func(axis int32) []int32 {
+		var points []int32
+		for _, each := range search.moves(int(axis)) {
+			points = append(points, each.point)
+		}
+		return points
+	})
 }
 
 // A pathSearch looks for a path. A label is changed once: if that value does not do for a later rule, the search begins

@@ -135,7 +135,7 @@ func (r *reader) fact(t *fact, f wireField) error {
 	case 7:
 		return f.flag(&t.asserted)
 	case 9:
-		return f.flag(&t.staysUnknown)
+		return f.flag(&t.alwaysStays)
 	case 10:
 		return f.number31(&t.changedBy)
 	case 11:

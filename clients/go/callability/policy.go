@@ -28,6 +28,8 @@ type Policy struct {
 	unknownTool  *toolPoints
 	unknownAgent *agentPoints
 	remaining    remainingPaths
+	// later is shared by the verdicts of the policy.
+	later *laterTries
 	// loads and enables are made when they are first asked for: a proxy that only decides calls needs neither.
 	loads   func() *outcomeRules
 	enables func() *outcomeRules
@@ -55,6 +57,7 @@ func newPolicy(p *payload, digest []byte) *Policy {
 		payload: p,
 		number:  policies.Add(1),
 		digest:  hex.EncodeToString(digest),
+		later:   &laterTries{kept: map[string]bool{}},
 		diagram: newWalkable(&set.diagram, set.axes, len(set.verdicts)),
 		unread:  newWalkable(&set.unread, set.axes, 2),
 		loads:   sync.OnceValue(func() *outcomeRules { return newOutcomeRules(&p.ruleSets[questionLoads]) }),

@@ -24,6 +24,19 @@ func (f *fact) reading(agent *Agent, tool *Tool) int32 {
 	return f.textReading(fieldText(f.name, tool))
 }
 
+// staysUnknown says whether the fact, which is unknown, stays so until a person changes something: no later call knows it.
+func (f *fact) staysUnknown(agent *Agent, tool *Tool) bool {
+	switch {
+	case f.alwaysStays, f.subject == subjectAgent && (agent == nil || agent.facts == nil):
+		// Without an agent, nothing about it is ever sent.
+		return true
+	case f.kind == factDeclared:
+		_, sent := declaredOf(f, agent, tool)[f.key]
+		return sent
+	}
+	return f.name == "approval.status" && tool.Facts().Approval.status >= ApprovalOther
+}
+
 // textReading returns the reading of a value as rule files write it; the empty text is unknown.
 func (f *fact) textReading(value string) int32 {
 	if place := slices.Index(f.values, value); place >= 0 && value != "" {

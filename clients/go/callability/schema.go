@@ -43,7 +43,7 @@ type (
 		values       []string
 		defaultValue int32
 		asserted     bool
-		staysUnknown bool
+		alwaysStays  bool
 		changedBy    int32
 		action       string
 		groups       [][]string

@@ -117,22 +117,16 @@ func (v Verdict) LiftedBy() LiftedBy {
 	return v.policy.verdicts[v.number].liftedBy
 }
 
-// Retry says whether the same call may succeed without a change: never, if a fact in Unread stays unknown by itself.
+// Retry says whether the same call may succeed without a change. An undetermined verdict has RetryLater only if some values
+// that unknown facts can have by themselves make the tool callable. A tool with an error has RetryNever.
 func (v Verdict) Retry() Retry {
 	if v.policy == nil {
 		return RetryUnspecified
 	}
-	if v.number < 0 {
-		return RetryLater
+	if v.number < 0 || v.Undetermined() && !v.policy.later.opens(v) {
+		return RetryNever
 	}
-	found := v.policy.verdicts[v.number].retry
-	facts := v.policy.tools().facts
-	v.eachUnread(func(place int32) {
-		if facts[place].staysUnknown {
-			found = RetryNever
-		}
-	})
-	return found
+	return v.policy.verdicts[v.number].retry
 }
 
 // Unread lists the unknown facts that keep an undetermined verdict from being decided, in the order of the facts.

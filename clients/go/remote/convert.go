@@ -136,7 +136,9 @@ func approvalMessage(approval callability.Approval) *v1.Approval {
 	if record {
 		disabled, status := approval.Fields()
 		message.Record = &v1.ApprovalRecord{Disabled: truth(disabled)}
-		if status != callability.ApprovalUnknown {
+		if status >= callability.ApprovalOther {
+			message.Record.Status = v1.ApprovalStatus_APPROVAL_STATUS_UNSPECIFIED.Enum()
+		} else if status != callability.ApprovalUnknown {
 			message.Record.Status = v1.ApprovalStatus(status).Enum()
 		}
 	}

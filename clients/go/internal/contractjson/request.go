@@ -113,8 +113,14 @@ var statuses = map[string]callability.ApprovalStatus{
 }
 
 func statusOf(value any) callability.ApprovalStatus {
+	if value == nil {
+		return callability.ApprovalUnknown
+	}
 	name, _ := value.(string)
-	return statuses[name]
+	if found, known := statuses[name]; known {
+		return found
+	}
+	return callability.ApprovalOther
 }
 
 func known(value *bool) callability.Bool {

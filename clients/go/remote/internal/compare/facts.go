@@ -51,6 +51,8 @@ func approval(message *v1.Approval) callability.Approval {
 	status := callability.ApprovalUnknown
 	if number := record.GetStatus(); number > 0 && number <= v1.ApprovalStatus_APPROVAL_STATUS_CHANGED {
 		status = callability.ApprovalStatus(number)
+	} else if record.Status != nil {
+		status = callability.ApprovalOther
 	}
 	return callability.Record(truth(record.Disabled), status)
 }
