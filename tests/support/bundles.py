@@ -107,6 +107,7 @@ class DrawnRequests:
                 status = self._random.choice([None, 0, 1, 1, 1, 1, 1, 2, 3, 9])
                 facts.approval.record.SetInParent()
                 facts.approval.record.MergeFrom(facts_pb2.ApprovalRecord(disabled=self._mostly(False), status=status))  # type: ignore[arg-type]
+                facts.approval.record.disabled_unspecified = self._random.random() < 0.3
         if self._random.random() < 0.9:
             facts.annotations.SetInParent()
             hints = {name: self._mostly(self._random.random() < 0.5) for name in _HINTS}

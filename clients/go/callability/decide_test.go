@@ -172,6 +172,8 @@ func TestALaterCallMaySucceedOnlyIfFactsThatCanBecomeKnownOpenTheTool(t *testing
 		"a status that is none":              {callability.True, callability.Record(callability.False, callability.ApprovalOther), false, callability.RetryNever},
 		"a status of a later version":        {callability.True, callability.Record(callability.False, 9), false, callability.RetryNever},
 		"a record of which one half is none": {callability.True, callability.Record(callability.Unknown, callability.ApprovalOther), false, callability.RetryNever},
+		"a record that was half read":        {callability.True, callability.Record(callability.Unknown, callability.ApprovalApproved), false, callability.RetryLater},
+		"a truth value that is neither":      {callability.True, callability.Record(callability.Neither, callability.ApprovalApproved), false, callability.RetryNever},
 		"an approval that was not read":      {callability.True, callability.Approval{}, false, callability.RetryLater},
 	} {
 		server := callability.NewServer("git", callability.ServerFacts{Enabled: each.enabled, Quarantined: callability.False})

@@ -9,11 +9,13 @@ import (
 // A Bool is true, false or unknown, which is its zero value: a fact that nobody set locks.
 type Bool uint8
 
-// The values of a Bool.
+// The values of a Bool. Neither is for a record of an approval: it was read, and is neither true nor false, so that it is
+// unknown until a person corrects it.
 const (
 	Unknown Bool = iota
 	False
 	True
+	Neither
 )
 
 // Known returns the Bool of a value that could be read.

@@ -34,7 +34,8 @@ func (f *fact) staysUnknown(agent *Agent, tool *Tool) bool {
 		_, sent := declaredOf(f, agent, tool)[f.key]
 		return sent
 	}
-	return f.name == "approval.status" && tool.Facts().Approval.status >= ApprovalOther
+	approval := tool.Facts().Approval
+	return f.name == "approval.disabled" && approval.disabled >= Neither || f.name == "approval.status" && approval.status >= ApprovalOther
 }
 
 // textReading returns the reading of a value as rule files write it; the empty text is unknown.

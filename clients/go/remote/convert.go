@@ -135,7 +135,7 @@ func approvalMessage(approval callability.Approval) *v1.Approval {
 	message := &v1.Approval{}
 	if record {
 		disabled, status := approval.Fields()
-		message.Record = &v1.ApprovalRecord{Disabled: truth(disabled)}
+		message.Record = &v1.ApprovalRecord{Disabled: truth(disabled), DisabledUnspecified: disabled >= callability.Neither}
 		if status >= callability.ApprovalOther {
 			message.Record.Status = v1.ApprovalStatus_APPROVAL_STATUS_UNSPECIFIED.Enum()
 		} else if status != callability.ApprovalUnknown {
@@ -146,7 +146,7 @@ func approvalMessage(approval callability.Approval) *v1.Approval {
 }
 
 func truth(value callability.Bool) *bool {
-	if value == callability.Unknown {
+	if value != callability.True && value != callability.False {
 		return nil
 	}
 	known := value == callability.True

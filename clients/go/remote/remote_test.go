@@ -35,14 +35,18 @@ func tools() []*callability.Tool {
 	})
 	off := callability.NewServer("time", callability.ServerFacts{Enabled: callability.False})
 	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{}}
-	denied, disabled, unread, pending := facts, facts, facts, facts
+	denied, disabled, unread, pending, half, neither, other := facts, facts, facts, facts, facts, facts, facts
 	denied.ConfigDenied = callability.True
 	disabled.Approval = callability.Record(callability.True, callability.ApprovalApproved)
 	unread.Approval = callability.Approval{}
 	pending.Approval = callability.Record(callability.Unknown, callability.ApprovalPending)
+	half.Approval = callability.Record(callability.Unknown, callability.ApprovalApproved)
+	neither.Approval = callability.Record(callability.Neither, callability.ApprovalApproved)
+	other.Approval = callability.Record(callability.False, callability.ApprovalOther)
 	return []*callability.Tool{
 		enabled.Tool("status", facts), enabled.Tool("reset", denied), enabled.Tool("push", disabled),
 		enabled.Tool("log", unread), enabled.Tool("tag", pending), off.Tool("now", callability.ToolFacts{}), off.Tool("set", denied),
+		enabled.Tool("fetch", half), enabled.Tool("merge", neither), enabled.Tool("blame", other),
 	}
 }
 
@@ -101,7 +105,7 @@ func TestALocalPolicyAnswersAsTheServiceDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wanted := `{"git":{"callable":1,"disabled_by_config":1,"disabled_by_user":1,"disabled_unknown":2},"time":{"callable":0,"server_disabled":2}}`
+	wanted := `{"git":{"callable":1,"disabled_by_config":1,"disabled_by_user":1,"disabled_unknown":5},"time":{"callable":0,"server_disabled":2}}`
 	if found := string(judgement.Counts()); found != wanted {
 		t.Errorf("found %s, wanted %s", found, wanted)
 	}

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from callability.bundle.v1 import bundle_pb2
 from callability.kernel import limits
 from callability.kernel.fact import Fact
-from callability.kernel.fields import has_other_status, hints, server_fields, tool_fields
+from callability.kernel.fields import hints, outside_domain, server_fields, tool_fields
 from callability.kernel.limits import InvalidRequest
 from callability.kernel.rule_set import RuleSet
 from callability.v1 import facts_pb2 as pb
@@ -119,8 +119,7 @@ class FactReader:
             BundleRefused: the bundle contradicts itself about a name.
         """
         fields = tool_fields(facts) | (hints(facts) if self._hints else {})
-        other = frozenset({"approval.status"}) if has_other_status(facts) else frozenset()
-        return self._read("tool", fields, facts, name, other)
+        return self._read("tool", fields, facts, name, outside_domain(facts))
 
     def parsed(self, message: type[_Group], data: bytes) -> _Group:
         """Return the facts of a server or a tool that are encoded.

@@ -48,10 +48,15 @@ def hints(facts: pb.ToolFacts) -> dict[str, str]:
     return normalized_hints(given) | {"annotations.open_world": _boolean(open_world, known=True)}
 
 
-def has_other_status(facts: pb.ToolFacts) -> bool:
-    """Say whether the approval has a status that is none of those: unspecified, or one of a newer version."""
+def outside_domain(facts: pb.ToolFacts) -> frozenset[str]:
+    """Return the facts of the approval record that were read with a value outside their domain, and so are unknown."""
     record = facts.approval.record
-    return record.HasField("status") and record.status not in _STATUS
+    found = set()
+    if record.disabled_unspecified and not record.HasField("disabled"):
+        found.add("approval.disabled")
+    if record.HasField("status") and record.status not in _STATUS:
+        found.add("approval.status")
+    return frozenset(found)
 
 
 def _boolean(value: bool, *, known: bool) -> str:

@@ -63,7 +63,9 @@ class _PathEndEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PathEnd.Value
     PATH_END_POLICY_CHANGE: _PathEnd.ValueType  # 2
     """Only a change of the policy lifts the lock; there are no steps then."""
     PATH_END_FIND_OUT: _PathEnd.ValueType  # 3
-    """After the steps, the answer depends on an unknown fact: find it out first."""
+    """After the steps, the answer depends on an unknown fact: find it out first. Some values of such facts, with the changes
+    that people can make then, lead to a callable tool.
+    """
 
 class PathEnd(_PathEnd, metaclass=_PathEndEnumTypeWrapper):
     """What a path leads to."""
@@ -75,7 +77,9 @@ PATH_END_CALLABLE: PathEnd.ValueType  # 1
 PATH_END_POLICY_CHANGE: PathEnd.ValueType  # 2
 """Only a change of the policy lifts the lock; there are no steps then."""
 PATH_END_FIND_OUT: PathEnd.ValueType  # 3
-"""After the steps, the answer depends on an unknown fact: find it out first."""
+"""After the steps, the answer depends on an unknown fact: find it out first. Some values of such facts, with the changes
+that people can make then, lead to a callable tool.
+"""
 Global___PathEnd: _TypeAlias = PathEnd  # noqa: Y015
 
 @_typing.final

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63\x61llability/v1/facts.proto\x12\x0e\x63\x61llability.v1\"\xb8\x01\n\x0bServerFacts\x12\x14\n\x07\x65nabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x18\n\x0bquarantined\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12&\n\x06labels\x18\x03 \x01(\x0b\x32\x16.callability.v1.Labels\x12\x35\n\x0e\x64\x65\x63lared_facts\x18\x04 \x01(\x0b\x32\x1d.callability.v1.DeclaredFactsB\n\n\x08_enabledB\x0e\n\x0c_quarantined\"\x8e\x02\n\tToolFacts\x12\x1a\n\rconfig_denied\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12*\n\x08\x61pproval\x18\x02 \x01(\x0b\x32\x18.callability.v1.Approval\x12\x16\n\x0e\x63\x61ller_refuses\x18\x03 \x01(\x08\x12\x30\n\x0b\x61nnotations\x18\x04 \x01(\x0b\x32\x1b.callability.v1.Annotations\x12&\n\x06labels\x18\x05 \x01(\x0b\x32\x16.callability.v1.Labels\x12\x35\n\x0e\x64\x65\x63lared_facts\x18\x06 \x01(\x0b\x32\x1d.callability.v1.DeclaredFactsB\x10\n\x0e_config_denied\":\n\x08\x41pproval\x12.\n\x06record\x18\x01 \x01(\x0b\x32\x1e.callability.v1.ApprovalRecord\"t\n\x0e\x41pprovalRecord\x12\x15\n\x08\x64isabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x33\n\x06status\x18\x02 \x01(\x0e\x32\x1e.callability.v1.ApprovalStatusH\x01\x88\x01\x01\x42\x0b\n\t_disabledB\t\n\x07_status\"\xad\x01\n\x0b\x41nnotations\x12\x16\n\tread_only\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x18\n\x0b\x64\x65structive\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x17\n\nidempotent\x18\x03 \x01(\x08H\x02\x88\x01\x01\x12\x17\n\nopen_world\x18\x04 \x01(\x08H\x03\x88\x01\x01\x42\x0c\n\n_read_onlyB\x0e\n\x0c_destructiveB\r\n\x0b_idempotentB\r\n\x0b_open_world\"k\n\x06Labels\x12\x32\n\x06values\x18\x01 \x03(\x0b\x32\".callability.v1.Labels.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"y\n\rDeclaredFacts\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).callability.v1.DeclaredFacts.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"t\n\x05\x41gent\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x06labels\x18\x02 \x01(\x0b\x32\x16.callability.v1.Labels\x12\x35\n\x0e\x64\x65\x63lared_facts\x18\x03 \x01(\x0b\x32\x1d.callability.v1.DeclaredFacts*\x89\x01\n\x0e\x41pprovalStatus\x12\x1f\n\x1b\x41PPROVAL_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x41PPROVAL_STATUS_APPROVED\x10\x01\x12\x1b\n\x17\x41PPROVAL_STATUS_PENDING\x10\x02\x12\x1b\n\x17\x41PPROVAL_STATUS_CHANGED\x10\x03\x42GZEgithub.com/callability/callability/clients/go/remote/v1;callabilityv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63\x61llability/v1/facts.proto\x12\x0e\x63\x61llability.v1\"\xb8\x01\n\x0bServerFacts\x12\x14\n\x07\x65nabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x18\n\x0bquarantined\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12&\n\x06labels\x18\x03 \x01(\x0b\x32\x16.callability.v1.Labels\x12\x35\n\x0e\x64\x65\x63lared_facts\x18\x04 \x01(\x0b\x32\x1d.callability.v1.DeclaredFactsB\n\n\x08_enabledB\x0e\n\x0c_quarantined\"\x8e\x02\n\tToolFacts\x12\x1a\n\rconfig_denied\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12*\n\x08\x61pproval\x18\x02 \x01(\x0b\x32\x18.callability.v1.Approval\x12\x16\n\x0e\x63\x61ller_refuses\x18\x03 \x01(\x08\x12\x30\n\x0b\x61nnotations\x18\x04 \x01(\x0b\x32\x1b.callability.v1.Annotations\x12&\n\x06labels\x18\x05 \x01(\x0b\x32\x16.callability.v1.Labels\x12\x35\n\x0e\x64\x65\x63lared_facts\x18\x06 \x01(\x0b\x32\x1d.callability.v1.DeclaredFactsB\x10\n\x0e_config_denied\":\n\x08\x41pproval\x12.\n\x06record\x18\x01 \x01(\x0b\x32\x1e.callability.v1.ApprovalRecord\"\x92\x01\n\x0e\x41pprovalRecord\x12\x15\n\x08\x64isabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x33\n\x06status\x18\x02 \x01(\x0e\x32\x1e.callability.v1.ApprovalStatusH\x01\x88\x01\x01\x12\x1c\n\x14\x64isabled_unspecified\x18\x03 \x01(\x08\x42\x0b\n\t_disabledB\t\n\x07_status\"\xad\x01\n\x0b\x41nnotations\x12\x16\n\tread_only\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x18\n\x0b\x64\x65structive\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x17\n\nidempotent\x18\x03 \x01(\x08H\x02\x88\x01\x01\x12\x17\n\nopen_world\x18\x04 \x01(\x08H\x03\x88\x01\x01\x42\x0c\n\n_read_onlyB\x0e\n\x0c_destructiveB\r\n\x0b_idempotentB\r\n\x0b_open_world\"k\n\x06Labels\x12\x32\n\x06values\x18\x01 \x03(\x0b\x32\".callability.v1.Labels.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"y\n\rDeclaredFacts\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).callability.v1.DeclaredFacts.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"t\n\x05\x41gent\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x06labels\x18\x02 \x01(\x0b\x32\x16.callability.v1.Labels\x12\x35\n\x0e\x64\x65\x63lared_facts\x18\x03 \x01(\x0b\x32\x1d.callability.v1.DeclaredFacts*\x89\x01\n\x0e\x41pprovalStatus\x12\x1f\n\x1b\x41PPROVAL_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x41PPROVAL_STATUS_APPROVED\x10\x01\x12\x1b\n\x17\x41PPROVAL_STATUS_PENDING\x10\x02\x12\x1b\n\x17\x41PPROVAL_STATUS_CHANGED\x10\x03\x42GZEgithub.com/callability/callability/clients/go/remote/v1;callabilityv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,26 +36,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LABELS_VALUESENTRY']._serialized_options = b'8\001'
   _globals['_DECLAREDFACTS_VALUESENTRY']._loaded_options = None
   _globals['_DECLAREDFACTS_VALUESENTRY']._serialized_options = b'8\001'
-  _globals['_APPROVALSTATUS']._serialized_start=1211
-  _globals['_APPROVALSTATUS']._serialized_end=1348
+  _globals['_APPROVALSTATUS']._serialized_start=1242
+  _globals['_APPROVALSTATUS']._serialized_end=1379
   _globals['_SERVERFACTS']._serialized_start=47
   _globals['_SERVERFACTS']._serialized_end=231
   _globals['_TOOLFACTS']._serialized_start=234
   _globals['_TOOLFACTS']._serialized_end=504
   _globals['_APPROVAL']._serialized_start=506
   _globals['_APPROVAL']._serialized_end=564
-  _globals['_APPROVALRECORD']._serialized_start=566
-  _globals['_APPROVALRECORD']._serialized_end=682
-  _globals['_ANNOTATIONS']._serialized_start=685
-  _globals['_ANNOTATIONS']._serialized_end=858
-  _globals['_LABELS']._serialized_start=860
-  _globals['_LABELS']._serialized_end=967
-  _globals['_LABELS_VALUESENTRY']._serialized_start=922
-  _globals['_LABELS_VALUESENTRY']._serialized_end=967
-  _globals['_DECLAREDFACTS']._serialized_start=969
-  _globals['_DECLAREDFACTS']._serialized_end=1090
-  _globals['_DECLAREDFACTS_VALUESENTRY']._serialized_start=922
-  _globals['_DECLAREDFACTS_VALUESENTRY']._serialized_end=967
-  _globals['_AGENT']._serialized_start=1092
-  _globals['_AGENT']._serialized_end=1208
+  _globals['_APPROVALRECORD']._serialized_start=567
+  _globals['_APPROVALRECORD']._serialized_end=713
+  _globals['_ANNOTATIONS']._serialized_start=716
+  _globals['_ANNOTATIONS']._serialized_end=889
+  _globals['_LABELS']._serialized_start=891
+  _globals['_LABELS']._serialized_end=998
+  _globals['_LABELS_VALUESENTRY']._serialized_start=953
+  _globals['_LABELS_VALUESENTRY']._serialized_end=998
+  _globals['_DECLAREDFACTS']._serialized_start=1000
+  _globals['_DECLAREDFACTS']._serialized_end=1121
+  _globals['_DECLAREDFACTS_VALUESENTRY']._serialized_start=953
+  _globals['_DECLAREDFACTS_VALUESENTRY']._serialized_end=998
+  _globals['_AGENT']._serialized_start=1123
+  _globals['_AGENT']._serialized_end=1239
 # @@protoc_insertion_point(module_scope)

@@ -3,8 +3,10 @@
 isort:skip_file
 What a caller knows about a tool when it asks: the facts that rules read.
 
-A fact that could not be read is *unknown*: leave it out. "Not there" (no approval record, no such label, no agent
-name) is a value like any other. If a group (a message) is left out, all its facts are unknown. A group that is
+A fact that could not be read is *unknown*: leave it out. A value that was read and is outside the fact's domain is
+unknown too, and stays so until a person corrects it: send it, as `unspecified` if the contract has no other way, since
+a later call may succeed only if it was not read. "Not there" (no approval record, no such label, no agent name) is a
+value like any other. If a group (a message) is left out, all its facts are unknown. A group that is
 present is complete: a label that is not in it is not there. Declared facts are the exception: one that is not sent is
 unknown, whether or not its group is present.
 """
@@ -32,7 +34,7 @@ class _ApprovalStatus:
 class _ApprovalStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ApprovalStatus.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     APPROVAL_STATUS_UNSPECIFIED: _ApprovalStatus.ValueType  # 0
-    """Not given. Read as unknown."""
+    """The record has a status that is none of these. Read as unknown."""
     APPROVAL_STATUS_APPROVED: _ApprovalStatus.ValueType  # 1
     """A person approved the tool as it is now."""
     APPROVAL_STATUS_PENDING: _ApprovalStatus.ValueType  # 2
@@ -44,7 +46,7 @@ class ApprovalStatus(_ApprovalStatus, metaclass=_ApprovalStatusEnumTypeWrapper):
     """The result of a tool's review."""
 
 APPROVAL_STATUS_UNSPECIFIED: ApprovalStatus.ValueType  # 0
-"""Not given. Read as unknown."""
+"""The record has a status that is none of these. Read as unknown."""
 APPROVAL_STATUS_APPROVED: ApprovalStatus.ValueType  # 1
 """A person approved the tool as it is now."""
 APPROVAL_STATUS_PENDING: ApprovalStatus.ValueType  # 2
@@ -192,21 +194,28 @@ class ApprovalRecord(_message.Message):
 
     DISABLED_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    DISABLED_UNSPECIFIED_FIELD_NUMBER: _builtins.int
     disabled: _builtins.bool
-    """Fact `approval.disabled`: whether the user disabled the tool. Absent: unknown."""
+    """Fact `approval.disabled`: whether the user disabled the tool. Absent: it was not read, and is unknown."""
     status: Global___ApprovalStatus.ValueType
-    """Fact `approval.status`: the result of the tool's review. Absent, unspecified or a number that this version does
-    not know: unknown.
+    """Fact `approval.status`: the result of the tool's review. Absent: it was not read, and is unknown. Unspecified, or a
+    number that this version does not know: it was read and is outside its domain, so it is unknown until a person
+    corrects the record.
+    """
+    disabled_unspecified: _builtins.bool
+    """The record has a value for `disabled` that is neither true nor false: the fact is unknown until a person corrects the
+    record. It means nothing if `disabled` is present.
     """
     def __init__(
         self,
         *,
         disabled: _builtins.bool | None = ...,
         status: Global___ApprovalStatus.ValueType | None = ...,
+        disabled_unspecified: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_disabled", b"_disabled", "_status", b"_status", "disabled", b"disabled", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disabled", b"_disabled", "_status", b"_status", "disabled", b"disabled", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disabled", b"_disabled", "_status", b"_status", "disabled", b"disabled", "disabled_unspecified", b"disabled_unspecified", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disabled: _TypeAlias = _typing.Literal["disabled"]  # noqa: Y015
     _WhichOneofArgType__disabled: _TypeAlias = _typing.Literal["_disabled", b"_disabled"]  # noqa: Y015

@@ -182,6 +182,22 @@ def test_an_approval_that_could_not_be_read_may_be_read_later(tmp_path: Path) ->
     assert log.count("`files`: `approval.status` could not be read, and the policy holds back `read_file`") == 1
 
 
+@pytest.mark.parametrize("record", ["{status: aproved}", "{disabled: 'yes'}"])
+def test_an_approval_record_with_a_value_that_means_nothing_is_a_final_rejection(tmp_path: Path, record: str) -> None:
+    """Only a person can correct the file, so no retry helps until then."""
+    config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, approvals="approvals.yaml")
+    (tmp_path / "approvals.yaml").write_text(f"files: {{read_file: {record}}}\n")
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            rejected = await call(client, "files:read_file")
+            assert (rejected.structured_content or {})["retry"] == "never"
+            assert "Could not be read: the tool's approval. " in text_of(rejected)
+            assert "Who can lift this is unknown. Retrying does not help. " in text_of(rejected)
+
+    asyncio.run(story())
+
+
 def test_an_agent_learns_nothing_of_what_could_not_be_read_of_a_server_out_of_its_scope(tmp_path: Path) -> None:
     """Every answer is as if the server did not exist (FR-007), even after other agents asked about it."""
     policy = tmp_path / "policy"

@@ -45,7 +45,8 @@ type ToolFacts struct {
 // Approval is what was read about the approval of a tool.
 type Approval struct {
 	Record *struct {
-		Disabled *bool `json:"disabled"`
+		Disabled            *bool `json:"disabled"`
+		DisabledUnspecified bool  `json:"disabledUnspecified"`
 		// Status is the name of a status, or the number of one of a later version.
 		Status any `json:"status"`
 	} `json:"record"`
@@ -100,7 +101,11 @@ func (f ToolFacts) facts() callability.ToolFacts {
 	if f.Approval != nil {
 		found.Approval = callability.NoRecord
 		if record := f.Approval.Record; record != nil {
-			found.Approval = callability.Record(known(record.Disabled), statusOf(record.Status))
+			disabled := known(record.Disabled)
+			if record.DisabledUnspecified && record.Disabled == nil {
+				disabled = callability.Neither
+			}
+			found.Approval = callability.Record(disabled, statusOf(record.Status))
 		}
 	}
 	return found

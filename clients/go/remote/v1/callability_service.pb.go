@@ -90,7 +90,8 @@ const (
 	PathEnd_PATH_END_CALLABLE PathEnd = 1
 	// Only a change of the policy lifts the lock; there are no steps then.
 	PathEnd_PATH_END_POLICY_CHANGE PathEnd = 2
-	// After the steps, the answer depends on an unknown fact: find it out first.
+	// After the steps, the answer depends on an unknown fact: find it out first. Some values of such facts, with the changes
+	// that people can make then, lead to a callable tool.
 	PathEnd_PATH_END_FIND_OUT PathEnd = 3
 )
 

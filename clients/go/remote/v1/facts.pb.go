@@ -1,7 +1,9 @@
 // What a caller knows about a tool when it asks: the facts that rules read.
 //
-// A fact that could not be read is *unknown*: leave it out. "Not there" (no approval record, no such label, no agent
-// name) is a value like any other. If a group (a message) is left out, all its facts are unknown. A group that is
+// A fact that could not be read is *unknown*: leave it out. A value that was read and is outside the fact's domain is
+// unknown too, and stays so until a person corrects it: send it, as `unspecified` if the contract has no other way, since
+// a later call may succeed only if it was not read. "Not there" (no approval record, no such label, no agent name) is a
+// value like any other. If a group (a message) is left out, all its facts are unknown. A group that is
 // present is complete: a label that is not in it is not there. Declared facts are the exception: one that is not sent is
 // unknown, whether or not its group is present.
 
@@ -32,7 +34,7 @@ const (
 type ApprovalStatus int32
 
 const (
-	// Not given. Read as unknown.
+	// The record has a status that is none of these. Read as unknown.
 	ApprovalStatus_APPROVAL_STATUS_UNSPECIFIED ApprovalStatus = 0
 	// A person approved the tool as it is now.
 	ApprovalStatus_APPROVAL_STATUS_APPROVED ApprovalStatus = 1
@@ -303,13 +305,17 @@ func (x *Approval) GetRecord() *ApprovalRecord {
 // An approval record: a person's decisions about one tool.
 type ApprovalRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Fact `approval.disabled`: whether the user disabled the tool. Absent: unknown.
+	// Fact `approval.disabled`: whether the user disabled the tool. Absent: it was not read, and is unknown.
 	Disabled *bool `protobuf:"varint,1,opt,name=disabled,proto3,oneof" json:"disabled,omitempty"`
-	// Fact `approval.status`: the result of the tool's review. Absent, unspecified or a number that this version does
-	// not know: unknown.
-	Status        *ApprovalStatus `protobuf:"varint,2,opt,name=status,proto3,enum=callability.v1.ApprovalStatus,oneof" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Fact `approval.status`: the result of the tool's review. Absent: it was not read, and is unknown. Unspecified, or a
+	// number that this version does not know: it was read and is outside its domain, so it is unknown until a person
+	// corrects the record.
+	Status *ApprovalStatus `protobuf:"varint,2,opt,name=status,proto3,enum=callability.v1.ApprovalStatus,oneof" json:"status,omitempty"`
+	// The record has a value for `disabled` that is neither true nor false: the fact is unknown until a person corrects the
+	// record. It means nothing if `disabled` is present.
+	DisabledUnspecified bool `protobuf:"varint,3,opt,name=disabled_unspecified,json=disabledUnspecified,proto3" json:"disabled_unspecified,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ApprovalRecord) Reset() {
@@ -354,6 +360,13 @@ func (x *ApprovalRecord) GetStatus() ApprovalStatus {
 		return *x.Status
 	}
 	return ApprovalStatus_APPROVAL_STATUS_UNSPECIFIED
+}
+
+func (x *ApprovalRecord) GetDisabledUnspecified() bool {
+	if x != nil {
+		return x.DisabledUnspecified
+	}
+	return false
 }
 
 // The MCP tool annotations that decisions may use, as the upstream sends them. A hint that is left out has the default
@@ -616,10 +629,11 @@ const file_callability_v1_facts_proto_rawDesc = "" +
 	"\x0edeclared_facts\x18\x06 \x01(\v2\x1d.callability.v1.DeclaredFactsR\rdeclaredFactsB\x10\n" +
 	"\x0e_config_denied\"B\n" +
 	"\bApproval\x126\n" +
-	"\x06record\x18\x01 \x01(\v2\x1e.callability.v1.ApprovalRecordR\x06record\"\x86\x01\n" +
+	"\x06record\x18\x01 \x01(\v2\x1e.callability.v1.ApprovalRecordR\x06record\"\xb9\x01\n" +
 	"\x0eApprovalRecord\x12\x1f\n" +
 	"\bdisabled\x18\x01 \x01(\bH\x00R\bdisabled\x88\x01\x01\x12;\n" +
-	"\x06status\x18\x02 \x01(\x0e2\x1e.callability.v1.ApprovalStatusH\x01R\x06status\x88\x01\x01B\v\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1e.callability.v1.ApprovalStatusH\x01R\x06status\x88\x01\x01\x121\n" +
+	"\x14disabled_unspecified\x18\x03 \x01(\bR\x13disabledUnspecifiedB\v\n" +
 	"\t_disabledB\t\n" +
 	"\a_status\"\xdb\x01\n" +
 	"\vAnnotations\x12 \n" +

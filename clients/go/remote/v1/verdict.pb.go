@@ -228,12 +228,12 @@ type ToolVerdict struct {
 	Undetermined bool `protobuf:"varint,3,opt,name=undetermined,proto3" json:"undetermined,omitempty"`
 	// Who can lift the status.
 	LiftedBy LiftedBy `protobuf:"varint,4,opt,name=lifted_by,json=liftedBy,proto3,enum=callability.v1.LiftedBy" json:"lifted_by,omitempty"`
-	// Whether trying again can help. It follows from the status, except that an undetermined verdict has `RETRY_NEVER` in
-	// place of `RETRY_LATER` if a fact in `unread` cannot become known by itself. Such a fact is a label, an annotation or
-	// the name of the agent: a caller sends their groups (`labels`, `annotations`, `agent`) always or never, and a label
-	// with a value that the rule file does not declare stays unknown until a person changes the value or the file. Any other
-	// fact that is absent is one that the caller could not read this time. A fact that the rule file declares is such a
-	// fact, whether it is not sent or has a value that is not declared.
+	// Whether trying again can help. It follows from the status, except that an undetermined verdict has `RETRY_LATER` only
+	// if the tool is callable for some values that its unknown facts can have by themselves, and `RETRY_NEVER` otherwise.
+	// These are all values that can occur with the facts that are known. A fact has none by itself if only a person can
+	// correct it: one that was sent with a value outside its domain (a label or a declared fact with a value that the rule
+	// file does not declare, a field of an approval record), and one of a group that is absent and that a caller sends
+	// always or never (`labels`, `annotations`, `agent`). Any other fact that is absent could not be read this time.
 	Retry Retry `protobuf:"varint,5,opt,name=retry,proto3,enum=callability.v1.Retry" json:"retry,omitempty"`
 	// Whether text from the upstream (title, description, schema, annotations, error text) must neither be shown nor
 	// searched, because the tool is not known to be reviewed. A client that has no verdict withholds the text.

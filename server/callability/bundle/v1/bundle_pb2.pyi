@@ -460,8 +460,8 @@ class Fact(_message.Message):
     hint: _builtins.bool
     """It is a claim of the upstream server."""
     stays_unknown: _builtins.bool
-    """Once unknown, it stays unknown until a person changes something. An undetermined verdict that has such a fact among
-    its unread ones has RETRY_NEVER.
+    """Once unknown, it stays unknown until a person changes something, whatever the reason. Other facts stay unknown for some
+    reasons only: see `ToolVerdict.retry`.
     """
     changed_by: _verdict_pb2.LiftedBy.ValueType
     """Who can change it to another value: for a label any value, and for any other fact its default. Unspecified: nobody."""

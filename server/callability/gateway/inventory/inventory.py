@@ -232,9 +232,13 @@ def _approval(
     status = record.status_of(fingerprint)
     if config.trust == "first_use" and record.is_open:
         status = "pending"
-    # A record that was read has no such value: only its correction by a person makes it known.
+    # What is unknown of a record that was read has a value outside its domain, which only a person corrects.
     wire = facts_pb2.APPROVAL_STATUS_UNSPECIFIED if status is None else _STATUS[status]
-    return facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=record.disabled, status=wire))
+    return facts_pb2.Approval(
+        record=facts_pb2.ApprovalRecord(
+            disabled=record.disabled, disabled_unspecified=record.disabled is None, status=wire
+        )
+    )
 
 
 def _listed(server: str, tool: Tool) -> ListedTool:

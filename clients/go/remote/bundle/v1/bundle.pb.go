@@ -791,8 +791,8 @@ type Fact struct {
 	Asserted bool `protobuf:"varint,7,opt,name=asserted,proto3" json:"asserted,omitempty"`
 	// It is a claim of the upstream server.
 	Hint bool `protobuf:"varint,8,opt,name=hint,proto3" json:"hint,omitempty"`
-	// Once unknown, it stays unknown until a person changes something. An undetermined verdict that has such a fact among
-	// its unread ones has RETRY_NEVER.
+	// Once unknown, it stays unknown until a person changes something, whatever the reason. Other facts stay unknown for some
+	// reasons only: see `ToolVerdict.retry`.
 	StaysUnknown bool `protobuf:"varint,9,opt,name=stays_unknown,json=staysUnknown,proto3" json:"stays_unknown,omitempty"`
 	// Who can change it to another value: for a label any value, and for any other fact its default. Unspecified: nobody.
 	ChangedBy v1.LiftedBy `protobuf:"varint,10,opt,name=changed_by,json=changedBy,proto3,enum=callability.v1.LiftedBy" json:"changed_by,omitempty"`

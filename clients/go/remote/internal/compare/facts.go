@@ -54,7 +54,11 @@ func approval(message *v1.Approval) callability.Approval {
 	} else if record.Status != nil {
 		status = callability.ApprovalOther
 	}
-	return callability.Record(truth(record.Disabled), status)
+	disabled := truth(record.Disabled)
+	if record.GetDisabledUnspecified() && record.Disabled == nil {
+		disabled = callability.Neither
+	}
+	return callability.Record(disabled, status)
 }
 
 func truth(value *bool) callability.Bool {
