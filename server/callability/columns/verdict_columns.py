@@ -115,7 +115,7 @@ class _Words:
 
     def array(self, written: NDArray[np.generic]) -> pa.Array:
         """Return the words."""
-        places = pa.array(written, mask=written < 0) if self._has_none else pa.array(written)
+        places = pa.array(written, mask=np.less(written, 0)) if self._has_none else pa.array(written)
         return pa.DictionaryArray.from_arrays(places, self._words, safe=False)
 
 

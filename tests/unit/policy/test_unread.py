@@ -240,7 +240,7 @@ def test_a_later_try_can_succeed_if_and_only_if_some_combination_is_callable(
 
 
 _LABEL = LabelFact("server.label.environment", ("none", "production"), "none")
-_LOCKS = {
+_LOCKS: Mapping[str, Condition] = {
     "the label is unknown": All((Is("server.enabled", frozenset({"false"})), Is(_LABEL.name, frozenset({"none"})))),
     "whatever the label is": Any((Is("server.enabled", frozenset({"false"})), Is(_LABEL.name, frozenset({"none"})))),
     "both values": Any((Is("server.enabled", frozenset({"false"})), Is("server.enabled", frozenset({"true"})))),
@@ -265,7 +265,7 @@ def test_a_fact_that_stays_unknown_prevents_a_later_try_only_if_the_others_do_no
     question = CALLABILITY.having((_LABEL,))
     rules = (Rule("lock", _LOCKS[lock], "disabled_by_config", NOWHERE), Rule("open", None, "callable", NOWHERE))
     rule_set = RuleSet(question, rules, {})
-    diagram, complete = diagram_of(rule_set), question.open_facts | facts
+    diagram, complete = diagram_of(rule_set), question.open_facts | dict(facts)
     assert retry_of(rule_set, diagram, diagram.verdict(complete), complete) is expected
 
 
