@@ -71,6 +71,8 @@ def _other(value: Any, random: Random) -> Any:
             return random.choice([0, 1, 2, 3, max(0, value - 1), min(value + 1, MOST), random.randrange(200), MOST])
         case str():
             return random.choice([*_TEXTS, value + "*", value[:-1]])
+        case bytes():
+            return random.choice([b"", value[:-1]])
     raise AssertionError(f"a field has the value {value!r}")
 
 

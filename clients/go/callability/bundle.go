@@ -104,7 +104,7 @@ func ReadPolicyFile(path string, options ...Option) (*Policy, error) {
 
 type envelope struct {
 	magic      string
-	format     uint64
+	format     int32
 	payload    []byte
 	digest     []byte
 	signatures []signature
@@ -143,7 +143,7 @@ func (e *envelope) field(f wireField) error {
 	case 1:
 		return f.text(&e.magic)
 	case 2:
-		return f.number64(&e.format)
+		return f.number31(&e.format)
 	case 3:
 		e.payload = f.bytes
 		return f.wanted(wireBytes)
@@ -151,16 +151,13 @@ func (e *envelope) field(f wireField) error {
 		e.digest = f.bytes
 		return f.wanted(wireBytes)
 	case 5:
-		if len(e.signatures) > maxSignatures {
-			return nil
-		}
 		var s signature
-		if err := f.wanted(wireBytes); err != nil {
+		if err := single(f, s.field); err != nil {
 			return err
 		}
-		err := eachField(f.bytes, s.field)
-		e.signatures = append(e.signatures, s)
-		return err
+		if len(e.signatures) <= maxSignatures {
+			e.signatures = append(e.signatures, s)
+		}
 	}
 	return nil
 }

@@ -22,6 +22,9 @@ const (
 	subjectEnable
 )
 
+// maxEntry is the last of what can happen to the entry of a server in an enable.
+const maxEntry = 3
+
 const (
 	conditionFactIs = 1 + iota
 	conditionAll
@@ -164,6 +167,9 @@ func (s *ruleSet) checkStatuses() error {
 		if each.liftedBy < 1 || each.liftedBy > int32(LiftedByNone) || each.retry < 1 || each.retry > int32(RetryNow) {
 			return fmt.Errorf("status %.80q: found lifted by %d and retry %d, wanted 1 to %d and 1 to %d",
 				each.name, each.liftedBy, each.retry, LiftedByNone, RetryNow)
+		}
+		if each.entry > maxEntry {
+			return fmt.Errorf("status %.80q: found entry %d, wanted at most %d", each.name, each.entry, maxEntry)
 		}
 		if each.name == "" || each.number == 0 || names[each.name] || numbers[each.number] {
 			return fmt.Errorf("found status %.80q with number %d, wanted a name and a number of its own", each.name, each.number)

@@ -1,10 +1,10 @@
 package callability
 
-// The messages of callability.bundle.v1, as they are read. `reader` counts them.
+// The messages of callability.bundle.v1, as they are read.
 type (
 	payload struct {
 		revision  string
-		semantics uint64
+		semantics int32
 		sequence  uint64
 		actions   []action
 		ruleSets  []ruleSet

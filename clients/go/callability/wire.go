@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -15,12 +16,32 @@ const (
 	wireFixed32 = 5
 )
 
-// A wireField is one field of a message as it stands on the wire.
+// maxPrefixBytes is how many bytes a tag or a length takes at most.
+const maxPrefixBytes = 5
+
+// A wireField is one field of a message as it stands on the wire, and what is behind it.
 type wireField struct {
 	number int
 	kind   int
 	varint uint64
 	bytes  []byte
+	behind []byte
+}
+
+// alike counts the fields with its number from this one to the end of the message.
+func (f wireField) alike() int {
+	count := 1
+	for message := f.behind; len(message) > 0; {
+		next, rest, err := nextField(message)
+		if err != nil {
+			return count
+		}
+		if next.number == f.number {
+			count++
+		}
+		message = rest
+	}
+	return count
 }
 
 // eachField passes every field of a message to visit, in the order of the wire.
@@ -30,6 +51,7 @@ func eachField(message []byte, visit func(wireField) error) error {
 		if err != nil {
 			return err
 		}
+		field.behind = rest
 		if err := visit(field); err != nil {
 			return err
 		}
@@ -40,8 +62,8 @@ func eachField(message []byte, visit func(wireField) error) error {
 
 func nextField(message []byte) (wireField, []byte, error) {
 	tag, size := binary.Uvarint(message)
-	if size <= 0 {
-		return wireField{}, nil, fmt.Errorf("found the tag of a field that is cut or longer than 10 bytes")
+	if size <= 0 || size > maxPrefixBytes {
+		return wireField{}, nil, fmt.Errorf("found the tag of a field that is cut or longer than %d bytes", maxPrefixBytes)
 	}
 	if tag > math.MaxUint32 || tag>>3 == 0 {
 		return wireField{}, nil, fmt.Errorf("found field number %d, wanted 1 to 536870911", tag>>3)
@@ -56,7 +78,7 @@ func nextField(message []byte) (wireField, []byte, error) {
 		}
 	case wireBytes:
 		length, prefix := binary.Uvarint(message)
-		if prefix <= 0 || length > uint64(len(message)-prefix) {
+		if prefix <= 0 || prefix > maxPrefixBytes || length > uint64(len(message)-prefix) {
 			return field, nil, fmt.Errorf("found field %d longer than its message", field.number)
 		}
 		size = prefix + int(length)
@@ -81,7 +103,7 @@ func (f wireField) wanted(kind int) error {
 	return nil
 }
 
-// number reads a number that fits in 31 bits: every number that counts or names a place.
+// number31 reads a number that fits in 31 bits: every number that counts or names a place.
 func (f wireField) number31(into *int32) error {
 	if err := f.wanted(wireVarint); err != nil {
 		return err
@@ -108,23 +130,28 @@ func (f wireField) flag(into *bool) error {
 }
 
 func (f wireField) text(into *string) error {
+	err := f.unreadText()
+	if err == nil {
+		*into = string(f.bytes)
+	}
+	return err
+}
+
+// unreadText checks a text that nothing here needs.
+func (f wireField) unreadText() error {
 	if err := f.wanted(wireBytes); err != nil {
 		return err
 	}
 	if !utf8.Valid(f.bytes) {
 		return fmt.Errorf("found text in field %d that is not UTF-8", f.number)
 	}
-	*into = string(f.bytes)
 	return nil
 }
 
-func (f wireField) texts(into *[]string) error {
-	var text string
-	if err := f.text(&text); err != nil {
-		return err
-	}
-	*into = append(*into, text)
-	return nil
+// unreadNumber checks a number that nothing here needs.
+func (f wireField) unreadNumber() error {
+	var number int32
+	return f.number31(&number)
 }
 
 // numbers reads a repeated number, packed or not.
@@ -140,6 +167,7 @@ func (f wireField) numbers(into *[]int32) error {
 	if err := f.wanted(wireBytes); err != nil {
 		return err
 	}
+	*into = slices.Grow(*into, packedNumbers(f.bytes))
 	for packed := f.bytes; len(packed) > 0; {
 		found, size := binary.Uvarint(packed)
 		if size <= 0 {
@@ -152,4 +180,15 @@ func (f wireField) numbers(into *[]int32) error {
 		packed = packed[size:]
 	}
 	return nil
+}
+
+// packedNumbers counts numbers by their last bytes.
+func packedNumbers(packed []byte) int {
+	count := 0
+	for _, each := range packed {
+		if each < 0x80 {
+			count++
+		}
+	}
+	return count
 }

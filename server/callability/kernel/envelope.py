@@ -10,6 +10,7 @@ from hmac import compare_digest
 from google.protobuf.message import DecodeError
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.kernel.bundle_wire import Malformed, check_envelope
 from callability.kernel.refusal import BundleRefused, RefusalCode
 from callability.kernel.signing_input import FORMAT, signed_bytes
 
@@ -60,8 +61,9 @@ def _parsed(data: bytes) -> pb.Bundle:
     if not data.startswith(_START):
         raise BundleRefused(RefusalCode.NOT_A_BUNDLE, "the file is not a bundle: it does not start as one")
     try:
+        check_envelope(data)
         bundle = pb.Bundle.FromString(data)
-    except DecodeError:
+    except (Malformed, DecodeError):
         raise _damaged("its envelope cannot be read") from None
     if bundle.format != FORMAT:
         newer = "update this program" if bundle.format > FORMAT else "build it again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.finding import shown
@@ -115,11 +116,14 @@ def _check(message: pb.Fact, different: int) -> None:
 
 def _classes(message: pb.Fact) -> NameClasses:
     groups = len(message.pattern_groups)
-    classes: dict[frozenset[int], int] = {}
+    classes: dict[tuple[int, ...], int] = {}
     for number, each in enumerate(message.name_classes):
-        if any(group >= groups for group in each.groups):
+        of_class = tuple(each.groups)
+        if any(group >= groups for group in of_class):
             raise invalid(f"a class of {shown(message.name)} names a group of patterns that does not exist")
-        classes[frozenset(each.groups)] = number
+        if any(group >= after for group, after in pairwise(of_class)):
+            raise invalid(f"a class of {shown(message.name)} names groups of patterns out of order")
+        classes[of_class] = number
     if len(classes) != len(message.name_classes):
         raise invalid(f"two classes of {shown(message.name)} are the same")
     return NameClasses(message.pattern_groups, classes)

@@ -12,7 +12,7 @@ from callability.kernel.refusal import invalid
 class NameClasses:
     """Says to which of the classes of a fact a name belongs."""
 
-    def __init__(self, groups: Iterable[pb.PatternGroup], classes: Mapping[frozenset[int], int]) -> None:
+    def __init__(self, groups: Iterable[pb.PatternGroup], classes: Mapping[tuple[int, ...], int]) -> None:
         self._exact: dict[str, list[int]] = {}
         self._globs: list[tuple[str, int]] = []
         for number, group in enumerate(groups):
@@ -32,6 +32,6 @@ class NameClasses:
         groups = {number for glob, number in self._globs if matches(glob, name)}
         groups.update(self._exact.get(name, ()))
         try:
-            return self._classes[frozenset(groups)]
+            return self._classes[tuple(sorted(groups))]
         except KeyError:
             raise invalid("the bundle has no class for a name") from None

@@ -55,7 +55,8 @@ def rule_set_of(message: pb.RuleSet) -> RuleSet:
     if not verdicts:
         raise invalid("a rule set has no verdict")
     sizes = [axis.size for axis in axes]
-    first = nodes_of(message.diagram, verdicts, sizes)[-1] if message.diagram.places else verdicts[0]
+    nodes = nodes_of(message.diagram, verdicts, sizes)
+    first = nodes[-1] if message.diagram.places else verdicts[0]
     return RuleSet(
         question=_question(message, by_name, statuses),
         axes=axes,
@@ -176,15 +177,17 @@ def _axis(message: pb.Axis, facts: Sequence[Fact]) -> Axis:
     width = len(mine)
     if not width or not readings or len(readings) % width:
         raise invalid("an axis has no facts, or readings that are not as many for each point")
+    if len({fact.subject == pb.FACT_SUBJECT_AGENT for fact in mine}) > 1:
+        raise invalid("an axis has facts of the agent and others")
     for offset, fact in enumerate(mine):
         if not fact.values or max(readings[offset::width]) >= fact.readings:
             raise invalid(f"an axis has a reading that {shown(fact.name)} has not")
-    if width == 1 and len(set(readings)) != mine[0].readings:
-        raise invalid(f"an axis has no point for a reading of {shown(mine[0].name)}")
     points: dict[tuple[int, ...], int] = {}
     size = len(readings) // width
     for number in range(size):
         points.setdefault(readings[number * width : (number + 1) * width], number)
+    if width == 1 and len(points) != mine[0].readings:
+        raise invalid(f"an axis has no point for a reading of {shown(mine[0].name)}")
     return Axis(mine, points, size)
 
 

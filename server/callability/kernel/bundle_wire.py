@@ -1,0 +1,194 @@
+"""The fields of a bundle on the wire, checked before they are parsed: parsing makes objects of bytes that cost nothing.
+
+A library of protobuf accepts more than other readers do, and more in one language than in another: it skips a field of
+the wrong type, and cuts a number that is too large. So that all readers refuse the same bundles, `docs/bundle.md` says
+what a well-formed message is, and this module checks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from callability.bundle.v1 import bundle_pb2 as pb
+
+MAX_COST_OF_BYTE = 40
+FREE_COST = 1_048_576
+"""What a payload may cost besides, so that the ratio counts only where it matters."""
+_COST_OF_MESSAGE = 640
+_SMALL = {
+    each.DESCRIPTOR: 320 for each in (pb.PatternGroup, pb.NameClass, pb.ConditionPart, pb.Verdict, pb.UnreadStart)
+}
+_COST_OF_TEXT = 160
+"""Of a text in a list."""
+_COSTS_OF_NUMBERS = {
+    pb.Axis.DESCRIPTOR.fields_by_name["readings"]: 160,
+    pb.Diagram.DESCRIPTOR.fields_by_name["places"]: 256,
+}
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_BEHIND = {_FIXED64: 8, _FIXED32: 4}
+_MAX_NUMBER = 2**31 - 1
+"""Of what counts or names a place; any other number has 64 bits."""
+_NUMBERS_OF_32_BITS = (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_ENUM)
+_KINDS = frozenset({_VARINT, _BYTES, *_BEHIND})
+_MAX_TAG = 2**32 - 1
+_MAX_VARINT, _MAX_PREFIX = 10, 5
+"""Bytes of a number, and of a tag or a length."""
+_CONTINUED = bytes(range(0x80, 0x100))
+_LONG_NUMBER = re.compile(rb"[\x80-\xff]{4,}")
+"""The beginning of a number that may be greater than `_MAX_NUMBER`."""
+
+
+class Malformed(Exception):
+    """The bytes are not a well-formed message."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of the schema: the greatest number, what each item costs, and the fields of a message."""
+
+    most: int
+    cost: int
+    is_list_of_numbers: bool
+    inner: _Fields | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a message by their tags, and their numbers."""
+
+    by_tag: Mapping[int, _Field]
+    numbers: frozenset[int]
+
+
+def cost_of_payload(data: bytes) -> int:
+    """Return what reading a payload costs, in bytes of memory at most.
+
+    Raises:
+        Malformed: it is not a well-formed payload, but for the encoding of its texts.
+    """
+    return _cost(data, 0, len(data), _PAYLOAD)
+
+
+def check_envelope(data: bytes) -> None:
+    """Check a bundle, but not its payload and not the encoding of its texts.
+
+    Raises:
+        Malformed: it is not well-formed.
+    """
+    _cost(data, 0, len(data), _BUNDLE)
+
+
+def _cost(data: bytes, place: int, end: int, fields: _Fields) -> int:
+    """Return the cost of the message between two places."""
+    cost = 0
+    by_tag = fields.by_tag
+    try:
+        while place < end:
+            tag = data[place]
+            place += 1
+            if tag >= 0x80:
+                tag, place = _varint(data, place - 1, _MAX_PREFIX, _MAX_TAG)
+            field = by_tag.get(tag)
+            if field is None:
+                _check_unknown(tag, fields)
+            kind = tag & 7
+            if kind == _BYTES:
+                size = data[place]
+                place += 1
+                if size >= 0x80:
+                    size, place = _varint(data, place - 1, _MAX_PREFIX, _MAX_TAG)
+                start, place = place, place + size
+                if place > end:
+                    raise Malformed
+                if field is not None:
+                    cost += _cost_of_bytes(data, start, place, field)
+            elif kind == _VARINT:
+                number = data[place]
+                place += 1
+                if number >= 0x80:
+                    _, place = _varint(data, place - 1, _MAX_VARINT, 2**64 - 1 if field is None else field.most)
+                if field is not None:
+                    cost += field.cost
+            else:
+                place += _BEHIND[kind]
+    except IndexError:
+        raise Malformed from None
+    if place != end:
+        raise Malformed
+    return cost
+
+
+def _cost_of_bytes(data: bytes, start: int, end: int, field: _Field) -> int:
+    """Return the cost of a field whose content is between two places."""
+    if field.is_list_of_numbers:
+        return _cost_of_numbers(data[start:end], field)
+    if start < end and field.inner is not None:
+        return field.cost + _cost(data, start, end, field.inner)
+    return field.cost
+
+
+def _check_unknown(tag: int, fields: _Fields) -> None:
+    """Refuse a field of the schema with another wire type, and one that no message may have."""
+    number = tag >> 3
+    if number in fields.numbers or not number or tag & 7 not in _KINDS:
+        raise Malformed
+
+
+def _cost_of_numbers(packed: bytes, field: _Field) -> int:
+    """Return the cost of the numbers of a packed field."""
+    if packed and packed[-1] >= 0x80:
+        raise Malformed
+    for found in _LONG_NUMBER.finditer(packed):
+        _varint(packed, found.start(), _MAX_VARINT, field.most)
+    return field.cost * len(packed.translate(None, _CONTINUED))
+
+
+def _varint(data: bytes, place: int, longest: int, most: int) -> tuple[int, int]:
+    """Return the number at a place, and the place behind it."""
+    if (high := data[place + 1]) < 0x80:
+        # Two bytes are the usual case.
+        return data[place] - 0x80 | high << 7, place + 2
+    number = 0
+    for shift in range(0, 7 * longest, 7):
+        byte = data[place]
+        place += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number > most:
+                break
+            return number, place
+    raise Malformed
+
+
+def _fields_of(message: Descriptor) -> _Fields:
+    by_tag = {}
+    for field in message.fields:
+        inner = _fields_of(field.message_type) if field.message_type is not None else None
+        is_bytes = inner is not None or field.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES}
+        found = _Field(
+            most=_MAX_NUMBER if field.type in _NUMBERS_OF_32_BITS else 2**64 - 1,
+            cost=_cost_of_item(field),
+            is_list_of_numbers=field.is_repeated and not is_bytes,
+            inner=inner,
+        )
+        if is_bytes or found.is_list_of_numbers:
+            by_tag[field.number << 3 | _BYTES] = found
+        if not is_bytes:
+            by_tag[field.number << 3 | _VARINT] = found
+    return _Fields(by_tag, frozenset(message.fields_by_number))
+
+
+def _cost_of_item(field: FieldDescriptor) -> int:
+    if field.message_type is not None:
+        return _SMALL.get(field.message_type, _COST_OF_MESSAGE)
+    if field.is_repeated and field.type == FieldDescriptor.TYPE_STRING:
+        return _COST_OF_TEXT
+    return _COSTS_OF_NUMBERS.get(field, 0)
+
+
+_BUNDLE = _fields_of(pb.Bundle.DESCRIPTOR)
+_PAYLOAD = _fields_of(pb.Payload.DESCRIPTOR)
