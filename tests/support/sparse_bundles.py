@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.kernel.bundle_wire import FREE_COST, MAX_COST_OF_BYTE, cost_of_payload
+from callability.kernel.bundle_wire import cost_of_payload, max_cost
 from support.checkout import VECTORS
 from support.hostile_bundles import sealed
 from support.wire_mutations import varint
@@ -158,7 +158,7 @@ def sparse_bundles(count: int) -> Iterator[tuple[str, bytes]]:
         add(payload.rule_sets[0], count)
         data = payload.SerializeToString()
         yield add.__name__, sealed(data)
-        missing = (cost_of_payload(data) + 1_024 - FREE_COST) // MAX_COST_OF_BYTE - len(data)
+        missing = (cost_of_payload(data) + 1_024 - max_cost(len(data))) // (max_cost(1) - max_cost(0))
         if missing > 0:
             payload.rule_files.add(name="p", content=bytes(missing))
             yield f"{add.__name__}, padded", sealed(payload.SerializeToString())

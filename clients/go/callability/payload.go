@@ -9,9 +9,8 @@ const (
 	freeCost      = 1 << 20
 	costOfMessage = 640
 	costOfSmall   = 320
-	costOfText    = 160
-	costOfReading = 160
-	costOfNode    = 256
+	costOfText    = 224
+	costOfNumber  = 256
 )
 
 // A reader of a payload, and what its parts may still cost.
@@ -318,7 +317,7 @@ func (r *reader) axis(a *axis, f wireField) error {
 	case 1:
 		return f.numbers(&a.facts)
 	case 2:
-		return r.costly(f, &a.readings, costOfReading)
+		return r.costly(f, &a.readings, costOfNumber)
 	}
 	return nil
 }
@@ -341,7 +340,7 @@ func (r *reader) diagram(d *diagram) func(wireField) error {
 	return func(f wireField) error {
 		switch f.number {
 		case 1:
-			return r.costly(f, &d.places, costOfNode)
+			return r.costly(f, &d.places, costOfNumber)
 		case 2:
 			return f.numbers(&d.children)
 		}

@@ -30,9 +30,9 @@ def payload_of(policy: Policy, sequence: int = 0, files: Iterable[PolicyFile] = 
     return _payload(policy, sequence, _confirmation, files)
 
 
-def largest_size(policy: Policy) -> int:
-    """Return how many bytes the payload of a policy has at most; the reference evaluator decides nothing for it."""
-    return len(_payload(policy, 2**64 - 1, _largest_confirmation))
+def largest_payload(policy: Policy) -> bytes:
+    """Return a payload of a policy that no other is larger than; the reference evaluator decides nothing for it."""
+    return _payload(policy, 2**64 - 1, _largest_confirmation)
 
 
 _ConfirmationOf = Callable[[ProvedRuleSet], Confirmation]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from callability.bundling.payload import largest_size, payload_of
+from callability.bundling.payload import largest_payload, payload_of
 from callability.files.policy_source import PolicyFile
 from callability.finding import Finding, Place, in_order
+from callability.kernel.bundle_wire import cost_of_payload, max_cost
 from callability.kernel.checked_policy import CheckedPolicy
 from callability.kernel.envelope import MAX_BYTES, enveloped
 from callability.policy.deciding.not_decided import NotDecided
@@ -37,7 +38,7 @@ def checked_payload(policy: Policy, shown: str, sequence: int = 0, files: Sequen
         payload = payload_of(policy, sequence, files)
     except NotDecided as error:
         raise NotWritten(error.finding) from None
-    if too_large := _too_large(len(payload), shown, hint=_LEAVE_OUT if files else _SHORTEN):
+    if too_large := _too_large(payload, shown, hint=_LEAVE_OUT if files else _SHORTEN):
         raise NotWritten(too_large)
     return payload
 
@@ -47,7 +48,7 @@ def with_size(check: Check, shown: str) -> Check:
 
     It is stricter than `checked_payload` by a few bytes, so that what passes can be served.
     """
-    too_large = _too_large(largest_size(check.policy), shown) if check.policy else None
+    too_large = _too_large(largest_payload(check.policy), shown) if check.policy else None
     return _refused(check, too_large) if too_large else check
 
 
@@ -71,10 +72,13 @@ def checked_policy(policy: Policy, shown: str = "the policy") -> CheckedPolicy:
     return CheckedPolicy(enveloped(checked_payload(policy, shown)), policy.warnings, policy.engine, tests)
 
 
-def _too_large(size: int, shown: str, hint: str = _SHORTEN) -> Finding | None:
-    if size <= MAX_BYTES - ROOM:
+def _too_large(payload: bytes, shown: str, hint: str = _SHORTEN) -> Finding | None:
+    if len(payload) > MAX_BYTES - ROOM:
+        sentence = f"its bundle would have {len(payload):,} bytes; the maximum is {MAX_BYTES - ROOM:,}"
+    elif (cost := cost_of_payload(payload)) > (most := max_cost(len(payload))):
+        sentence = f"the parts of its bundle would cost a reader {cost:,} bytes; the maximum is {most:,}"
+    else:
         return None
-    sentence = f"its bundle would have {size:,} bytes; the maximum is {MAX_BYTES - ROOM:,}"
     return Finding(Place(shown), "bundle-too-large", sentence, hint)
 
 

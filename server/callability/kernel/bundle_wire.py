@@ -15,23 +15,24 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from callability.bundle.v1 import bundle_pb2 as pb
 
-MAX_COST_OF_BYTE = 40
-FREE_COST = 1_048_576
+_MAX_COST_OF_BYTE = 40
+_FREE_COST = 1_048_576
 """What a payload may cost besides, so that the ratio counts only where it matters."""
 _COST_OF_MESSAGE = 640
 _SMALL = {
     each.DESCRIPTOR: 320 for each in (pb.PatternGroup, pb.NameClass, pb.ConditionPart, pb.Verdict, pb.UnreadStart)
 }
-_COST_OF_TEXT = 160
+_COST_OF_TEXT = 224
 """Of a text in a list."""
 _COSTS_OF_NUMBERS = {
-    pb.Axis.DESCRIPTOR.fields_by_name["readings"]: 160,
+    pb.Axis.DESCRIPTOR.fields_by_name["readings"]: 256,
     pb.Diagram.DESCRIPTOR.fields_by_name["places"]: 256,
 }
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _BEHIND = {_FIXED64: 8, _FIXED32: 4}
 _MAX_NUMBER = 2**31 - 1
-"""Of what counts or names a place; any other number has 64 bits."""
+"""Of what counts or names a place."""
+_MAX_64_BITS = 2**64 - 1
 _NUMBERS_OF_32_BITS = (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_ENUM)
 _KINDS = frozenset({_VARINT, _BYTES, *_BEHIND})
 _MAX_TAG = 2**32 - 1
@@ -73,6 +74,11 @@ def cost_of_payload(data: bytes) -> int:
     return _cost(data, 0, len(data), _PAYLOAD)
 
 
+def max_cost(size: int) -> int:
+    """Return what a payload of so many bytes may cost."""
+    return _FREE_COST + _MAX_COST_OF_BYTE * size
+
+
 def check_envelope(data: bytes) -> None:
     """Check a bundle, but not its payload and not the encoding of its texts.
 
@@ -92,9 +98,7 @@ def _cost(data: bytes, place: int, end: int, fields: _Fields) -> int:
             place += 1
             if tag >= 0x80:
                 tag, place = _varint(data, place - 1, _MAX_PREFIX, _MAX_TAG)
-            field = by_tag.get(tag)
-            if field is None:
-                _check_unknown(tag, fields)
+            field = by_tag.get(tag) or _unknown(tag, fields)
             kind = tag & 7
             if kind == _BYTES:
                 size = data[place]
@@ -104,15 +108,13 @@ def _cost(data: bytes, place: int, end: int, fields: _Fields) -> int:
                 start, place = place, place + size
                 if place > end:
                     raise Malformed
-                if field is not None:
-                    cost += _cost_of_bytes(data, start, place, field)
+                cost += _cost_of_bytes(data, start, place, field)
             elif kind == _VARINT:
                 number = data[place]
                 place += 1
                 if number >= 0x80:
-                    _, place = _varint(data, place - 1, _MAX_VARINT, 2**64 - 1 if field is None else field.most)
-                if field is not None:
-                    cost += field.cost
+                    _, place = _varint(data, place - 1, _MAX_VARINT, field.most)
+                cost += field.cost
             else:
                 place += _BEHIND[kind]
     except IndexError:
@@ -131,11 +133,12 @@ def _cost_of_bytes(data: bytes, start: int, end: int, field: _Field) -> int:
     return field.cost
 
 
-def _check_unknown(tag: int, fields: _Fields) -> None:
-    """Refuse a field of the schema with another wire type, and one that no message may have."""
+def _unknown(tag: int, fields: _Fields) -> _Field:
+    """Refuse a field of the schema with another wire type, and one that no message may have; any other is skipped."""
     number = tag >> 3
     if number in fields.numbers or not number or tag & 7 not in _KINDS:
         raise Malformed
+    return _UNKNOWN
 
 
 def _cost_of_numbers(packed: bytes, field: _Field) -> int:
@@ -170,7 +173,7 @@ def _fields_of(message: Descriptor) -> _Fields:
         inner = _fields_of(field.message_type) if field.message_type is not None else None
         is_bytes = inner is not None or field.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES}
         found = _Field(
-            most=_MAX_NUMBER if field.type in _NUMBERS_OF_32_BITS else 2**64 - 1,
+            most=_MAX_NUMBER if field.type in _NUMBERS_OF_32_BITS else _MAX_64_BITS,
             cost=_cost_of_item(field),
             is_list_of_numbers=field.is_repeated and not is_bytes,
             inner=inner,
@@ -190,5 +193,6 @@ def _cost_of_item(field: FieldDescriptor) -> int:
     return _COSTS_OF_NUMBERS.get(field, 0)
 
 
+_UNKNOWN = _Field(most=_MAX_64_BITS, cost=0, is_list_of_numbers=False, inner=None)
 _BUNDLE = _fields_of(pb.Bundle.DESCRIPTOR)
 _PAYLOAD = _fields_of(pb.Payload.DESCRIPTOR)

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.finding import shown
-from callability.kernel.bundle_wire import FREE_COST, MAX_COST_OF_BYTE, Malformed, cost_of_payload
+from callability.kernel.bundle_wire import Malformed, cost_of_payload, max_cost
 from callability.kernel.envelope import Envelope, opened
 from callability.kernel.refusal import BundleRefused, RefusalCode, invalid
 from callability.kernel.rule_set import RuleSet
@@ -90,8 +90,7 @@ def payload_in(envelope: Envelope, accepted_sequence: int = 0, *, rollback: bool
         BundleRefused: it is malformed, has other semantics, or a lower sequence number than `accepted_sequence`.
     """
     try:
-        cost = cost_of_payload(envelope.payload)
-        if cost > FREE_COST + MAX_COST_OF_BYTE * len(envelope.payload):
+        if cost_of_payload(envelope.payload) > max_cost(len(envelope.payload)):
             raise invalid("the payload of the bundle has too many parts for its size")
         payload = pb.Payload.FromString(envelope.payload)
     except (Malformed, DecodeError):

@@ -23,7 +23,7 @@ NAMES = ("small", "declared-facts", "agents-allowed", "rule-files")
 MAX_MEMORY_OF_BYTE = 40
 BESIDES = 4 * 1_048_576
 """Bytes that a reader may use besides: those that any payload may cost, and what an allocator rounds up."""
-PARTS = 30_000
+PARTS = 20_000
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import pytest
 
 from callability import __version__
 from callability.bundling import writing
+from callability.kernel import bundle_wire
 from support.checkout import POLICY
 from support.commands import callability
 from support.policies import write_policy
@@ -308,6 +309,14 @@ def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.Monke
     assert done.returncode == 1
     assert re.search(r"its bundle would have 14,\d{3} bytes; the maximum is 5,904 .*\[bundle-too-large\]", done.stdout)
     assert done.stdout.splitlines()[-1].endswith(": refused, 1 error, 0 warnings, 76 tests passed")
+
+
+def test_a_policy_whose_bundle_no_reader_accepts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts would cost too much for its size; here with less than the shipped policy needs."""
+    monkeypatch.setattr(bundle_wire, "_FREE_COST", -1_000_000)
+    done = callability("check")
+    assert done.returncode == 1
+    assert re.search(r"bundle would cost a reader \d+,\d{3} bytes; the maximum is .*\[bundle-too-large\]", done.stdout)
 
 
 def test_a_path_ends_where_only_the_policy_can_be_changed(tmp_path: Path) -> None:

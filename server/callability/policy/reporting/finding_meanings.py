@@ -229,7 +229,8 @@ OF_RULES: Mapping[str, Meaning] = {
         "Run `callability check`.",
     ),
     "bundle-too-large": Meaning(
-        "The bundle of the policy, which clients decide from, would have more than 15,724,544 bytes.",
+        "The bundle of the policy, which clients decide from, would have more than 15,724,544 bytes, or "
+        "so many parts for its size that no client reads it.",
         "Shorten lists of names and values, or leave its rule files out.",
     ),
     "engines-differ": Meaning("The rules engine and the reference evaluator decide differently.", "Report it."),
