@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.kernel.bundle_wire import cost_of_payload, max_cost
+from callability.v1.verdict_pb2 import LIFTED_BY_USER, RETRY_NEVER
 from support.checkout import VECTORS
 from support.hostile_bundles import sealed
 from support.wire_mutations import varint
@@ -48,7 +49,9 @@ def _patterns(found: pb.RuleSet, count: int) -> None:
 
 def _statuses(found: pb.RuleSet, count: int) -> None:
     places = range(len(found.statuses), len(found.statuses) + count)
-    found.statuses.extend(pb.Status(name=_named(each), number=1000 + each, lifted_by=1, retry=1) for each in places)
+    found.statuses.extend(
+        pb.Status(name=_named(each), number=1000 + each, lifted_by=LIFTED_BY_USER, retry=RETRY_NEVER) for each in places
+    )
     found.status_words.extend(pb.StatusWords(status=each, texts=["", ""]) for each in places)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -127,8 +127,8 @@ def _places(fields: list[Field], message: Descriptor) -> Iterator[tuple[str, lis
 def _change(fields: list[Field], message: Descriptor, random: Random) -> None:
     """Change one field; those of each kind are chosen as often as those of any other."""
     by_kind: dict[str, list[tuple[list[Field], Descriptor, int]]] = {}
-    for kind, *place in _places(fields, message):
-        by_kind.setdefault(kind, []).append((place[0], place[1], place[2]))
+    for kind, found, of, at in _places(fields, message):
+        by_kind.setdefault(kind, []).append((found, of, at))
     if by_kind:
         fields, message, place = random.choice(by_kind[random.choice(sorted(by_kind))])
         if random.random() < 0.1:
@@ -239,7 +239,7 @@ def _mix_an_axis(fields: list[Field], random: Random) -> None:
     rule_set.append(Field(17, BYTES, places))
 
 
-_CHANGES = (
+_CHANGES: tuple[Callable[[list[Field], int, Random], None], ...] = (
     *[_replace] * 5,
     _replace_kind,
     _delete,
