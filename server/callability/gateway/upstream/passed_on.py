@@ -155,7 +155,17 @@ class _Reading:
     def _unread(self, place: str, given: object) -> tuple[dict[str, Any], ContentBlock]:
         """Return a block in place of one that cannot be read."""
         self.odd.append(place)
-        written = self._masked(json.dumps(given, ensure_ascii=False))
+        # Text by text, and then as a whole: JSON escapes what a text has escaped itself.
+        written = self._masked(json.dumps(_mapped(given, self._masked), ensure_ascii=False))
         cut = written if len(written) <= MOST_SHOWN else f"{written[:MOST_SHOWN]}…"
         text = f"The gateway cannot read `{place}` of this answer. It came as: {cut}"
         return {"type": "text", "text": text}, TextContent(text=text)
+
+
+def _mapped(given: object, change: Callable[[str], str]) -> object:
+    """Return a JSON value with each of its texts changed."""
+    if isinstance(given, str):
+        return change(given)
+    if isinstance(given, dict):
+        return {change(name): _mapped(value, change) for name, value in given.items()}
+    return [_mapped(each, change) for each in given] if isinstance(given, list) else given
