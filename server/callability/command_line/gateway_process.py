@@ -92,8 +92,10 @@ def run_and_exit(
         async with opened as options:
             with status_line(options.metrics):
                 logging_start = asyncio.create_task(_log_start(options))
-                await run(options, transport, port, agent, _started)
-                logging_start.cancel()
+                try:
+                    await run(options, transport, port, agent, _started)
+                finally:
+                    logging_start.cancel()
 
     code = 1
     try:
