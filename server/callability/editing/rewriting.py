@@ -60,13 +60,15 @@ def overwrite(path: Path, data: bytes, *, only_if: str) -> None:
         replace(target, data)
 
 
-def replace(target: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Put a file in the place of another, if there is one, at once and with its owner and mode; a new one has `mode`.
+def replace(target: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Put a file in the place of another, if there is one, at once and with its owner and mode, or with a `mode`.
 
     Raises:
         OSError: it cannot be written; what was there is as it was.
     """
-    with replacing(target, mode) as file:
+    with replacing(target, 0o666 if mode is None else mode) as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         file.write(data)
 
 

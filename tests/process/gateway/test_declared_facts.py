@@ -48,7 +48,7 @@ def _said(tmp_path: Path, **keys: Any) -> str:
     [
         ({}, "Could not be read: the fact `proxy.quota`."),
         ({}, "Retrying does not help."),
-        ({"facts": {"proxy.quota": "out"}}, "Ask to raise the quota. Only the operator can lift this."),
+        ({"facts": {"proxy.quota": "out"}}, "Ask to raise the quota. Then the user must accept the license. "),
         ({"facts": {"proxy.quota": "low"}}, "Ask the user to accept the license. The user can lift this."),
     ],
 )
