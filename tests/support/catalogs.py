@@ -240,7 +240,8 @@ async def works(agent: Agent, server: str = "greeter", *, heard: int = 0) -> Non
     is_connection(await agent.enable(server))
     assert await agent.state(server) == "connected"
     await agent.notified(heard + 1)
-    assert await agent.finds() == [f"{server}:greet"]
+    # A server with an authorization has a tool that needs more than was granted beside it.
+    assert f"{server}:greet" in await agent.finds()
     called = await agent.ask("call_tool", name=f"{server}:greet")
     assert not called.is_error
     is_connection(await agent.enable(server), "already_enabled", tools_changed=0)
