@@ -140,7 +140,9 @@ async def _is_rejected(client: Client, name: str, status: str) -> None:
     }
     text = text_of(result)
     assert text.startswith(f"Not called: {status}, by policy. ")
-    assert f'"{server if status.startswith("server") else tool}"' in text
+    # The command names a tool that changed; its words are long enough.
+    named = f'"{server if status.startswith("server") else tool}"'
+    assert named in text or "This tool has changed since it was approved." in text
     assert text.endswith(" See `retrieve_tools` with `include_disabled: true`.")
     assert POISON not in text
 
