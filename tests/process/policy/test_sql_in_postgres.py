@@ -52,7 +52,13 @@ def _answers(server: Postgres, rule_set: RuleSet, diagram: DecisionDiagram, stat
 
 def _wanted(diagram: DecisionDiagram, states: list[dict[str, str]]) -> list[str]:
     answers = (answer_of(diagram, state) for state in states)
-    return ["\t".join(("f", "t")[v] if isinstance(v, bool) else str(v) for v in answer) for answer in answers]
+    return ["\t".join(map(_printed, answer)) for answer in answers]
+
+
+def _printed(value: str | bool | None) -> str:
+    if value is None:
+        return "NULL"
+    return ("f", "t")[value] if isinstance(value, bool) else str(value)
 
 
 @pytest.mark.parametrize("example", [None, *examples()])
