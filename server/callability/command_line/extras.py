@@ -11,8 +11,8 @@ import typer
 from callability.command_line.commands import BASE
 
 _POLICY = (
-    *("durable", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client", "pydantic", "rich", "ruamel"),
-    *("uvloop", "watchfiles"),
+    *("cryptography", "durable", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client", "pydantic"),
+    *("rich", "ruamel", "uvloop", "watchfiles"),
 )
 _PAGES = ("starlette", "uvicorn")
 MODULES: Mapping[str, tuple[str, ...]] = {

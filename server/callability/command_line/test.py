@@ -17,7 +17,7 @@ from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
 from callability.finding import Severity, shown
 from callability.output_file import OutputRefused, output_to
-from callability.policy.loading import NO_TESTS, Check, ProvedRuleSet, check_source
+from callability.policy.loading import Check, ProvedRuleSet, check_source
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
@@ -85,7 +85,7 @@ def _tested(check: Check, directory: Path, wanted: str | None, percent: float | 
     errors = tuple(
         finding for finding in check.findings if finding.severity is Severity.ERROR and finding.code not in _OF_TESTS
     )
-    untested = tuple(finding for finding in check.findings if finding.code == NO_TESTS)
+    untested = tuple(finding for finding in check.findings if finding.code == "no-tests")
     if strict:
         errors, untested = (*errors, *untested), ()
     rule_sets = tuple(_tested_rule_set(name, proved, wanted) for name, proved in check.proved.items())

@@ -35,9 +35,6 @@ from callability.policy.reading.rule_file import read_head, read_rule_set
 from callability.policy.rules.rule_set import RuleSet
 from callability.vocabulary import ACTIONS, Action
 
-NO_TESTS = "no-tests"
-"""The code of the warning about a rule set that no test is about."""
-
 
 @dataclass(frozen=True, slots=True)
 class ProvedRuleSet:
@@ -258,7 +255,7 @@ def _proved(
 def _no_tests(rules: PolicyFile) -> Finding:
     """Warn of rules that no test is about: whatever an edit makes of them, nothing fails."""
     hint = f"write `{PurePath(rules.shown).stem}{TESTS}.yaml` beside it, or restore it"
-    return Finding(Place(rules.shown), NO_TESTS, "has no tests", hint, Severity.WARNING)
+    return Finding(Place(rules.shown), "no-tests", "has no tests", hint, Severity.WARNING)
 
 
 def _untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:
