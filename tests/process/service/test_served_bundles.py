@@ -197,7 +197,7 @@ def test_a_bundle_of_millions_of_messages_costs_the_service_no_memory(tmp_path: 
         before = peak(running.process)
         put(path, sealed(b"\x2a\x00" * 3_000_000))
         eventually(lambda: running.policy().HasField("rejected_edit"))
-        assert "the bundle has semantics 0" in running.policy().rejected_edit.findings[0]
+        assert "the payload of the bundle has too many parts for its size" in running.policy().rejected_edit.findings[0]
         assert peak(running.process) - before < 200_000
 
 

@@ -91,18 +91,19 @@ func (s serverConfig) entries(tools []*mcp.Tool) ([]callability.ToolEntry, error
 			Labels:       callability.NoLabels(),
 		}
 	}
-	var found []callability.ToolEntry
+	// What the server lists replaces what the config names.
+	found := map[string]callability.ToolEntry{}
 	for _, name := range slices.Concat(s.DisabledTools, slices.Sorted(maps.Keys(s.Approvals))) {
-		found = append(found, callability.ToolEntry{Name: name, Facts: facts(name)})
+		found[name] = callability.ToolEntry{Name: name, Facts: facts(name)}
 	}
 	for _, tool := range tools {
 		entry, err := mcpgo.Entry(tool, facts(tool.Name))
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, entry)
+		found[tool.Name] = entry
 	}
-	return found, nil
+	return slices.Collect(maps.Values(found)), nil
 }
 
 // approval is what the user has said of a tool. A status that the proxy does not know is unknown, and locks.
