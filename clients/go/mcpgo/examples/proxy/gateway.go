@@ -91,7 +91,6 @@ func (s serverConfig) entries(tools []*mcp.Tool) ([]callability.ToolEntry, error
 			Labels:       callability.NoLabels(),
 		}
 	}
-	// What the server lists replaces what the config names.
 	found := map[string]callability.ToolEntry{}
 	for _, name := range slices.Concat(s.DisabledTools, slices.Sorted(maps.Keys(s.Approvals))) {
 		found[name] = callability.ToolEntry{Name: name, Facts: facts(name)}
