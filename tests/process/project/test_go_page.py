@@ -94,7 +94,7 @@ _SERVES_JSON = """_ = http.ListenAndServe("", http.HandlerFunc(func(w http.Respo
 
 @needs_go
 def test_the_package_adds_little_to_a_program(tmp_path: Path) -> None:
-    """What is stripped of symbols grows by 1.5 MB at most, and by 0.4 MB if it links `net/http` and `encoding/json`."""
+    """What is stripped of symbols grows by 1.5 MB at most, and by 0.45 MB if it links `net/http` and `encoding/json`."""
     [decides, _] = _blocks("go", "Quick start")
     [loads] = _blocks("go", "Loads and enables")
     sizes = {}
@@ -102,7 +102,7 @@ def test_the_package_adds_little_to_a_program(tmp_path: Path) -> None:
     for kind, body in {"bare": "", "decides": decides + loads, "serves": _SERVES_JSON, "both": both}.items():
         sizes[kind] = _size(tmp_path, body)
     assert sizes["decides"] - sizes["bare"] <= 1_500_000
-    assert sizes["both"] - sizes["serves"] <= 400_000
+    assert sizes["both"] - sizes["serves"] <= 450_000
 
 
 def _size(directory: Path, body: str) -> int:
