@@ -67,7 +67,7 @@ FAULTY = {
     "a key of a server that is near nothing": (
         ONE + "command: x\n    zzz: 1",
         [
-            "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `cwd`, `url`, `headers`, "
+            "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `inherit`, `cwd`, `url`, `headers`, "
             "`type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `facts`, `tool_facts`, "
             "`deadlines`, `enabled`, `quarantined`)"
         ],
