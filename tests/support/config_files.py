@@ -67,9 +67,9 @@ FAULTY = {
     "a key of a server that is near nothing": (
         ONE + "command: x\n    zzz: 1",
         [
-            "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `inherit`, `cwd`, `url`, `headers`, "
-            "`type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `facts`, `tool_facts`, "
-            "`deadlines`, `enabled`, `quarantined`)"
+            "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `inherit`, `cwd`, `url`, "
+            "`headers`, `type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `facts`, "
+            "`tool_facts`, `tool_fact_defaults`, `deadlines`, `enabled`, `quarantined`)"
         ],
     ),
     "a key of the deadlines": (

@@ -94,7 +94,7 @@ _SERVES_JSON = """_ = http.ListenAndServe("", http.HandlerFunc(func(w http.Respo
 
 @needs_go
 def test_the_package_adds_little_to_a_program(tmp_path: Path) -> None:
-    """What is stripped of symbols grows by 1.5 MB at most, and by 0.45 MB if it links `net/http` and `encoding/json`."""
+    """Stripped of symbols, it grows by 1.5 MB at most, and by 0.45 MB if it links `net/http` and `encoding/json`."""
     [decides, _] = _blocks("go", "Quick start")
     [loads] = _blocks("go", "Loads and enables")
     sizes = {}
