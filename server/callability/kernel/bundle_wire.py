@@ -175,7 +175,7 @@ def _fields_of(message: Descriptor) -> _Fields:
         found = _Field(
             most=_MAX_NUMBER if field.type in _NUMBERS_OF_32_BITS else _MAX_64_BITS,
             cost=_cost_of_item(field),
-            is_list_of_numbers=field.is_repeated and not is_bytes,
+            is_list_of_numbers=_is_list(field) and not is_bytes,
             inner=inner,
         )
         if is_bytes or found.is_list_of_numbers:
@@ -185,10 +185,17 @@ def _fields_of(message: Descriptor) -> _Fields:
     return _Fields(by_tag, frozenset(message.fields_by_number))
 
 
+def _is_list(field: FieldDescriptor) -> bool:
+    # Older versions of protobuf have the label alone, and newer ones warn of it.
+    if hasattr(field, "is_repeated"):
+        return field.is_repeated
+    return bool(field.label == FieldDescriptor.LABEL_REPEATED)
+
+
 def _cost_of_item(field: FieldDescriptor) -> int:
     if field.message_type is not None:
         return _SMALL.get(field.message_type, _COST_OF_MESSAGE)
-    if field.is_repeated and field.type == FieldDescriptor.TYPE_STRING:
+    if _is_list(field) and field.type == FieldDescriptor.TYPE_STRING:
         return _COST_OF_TEXT
     return _COSTS_OF_NUMBERS.get(field, 0)
 
