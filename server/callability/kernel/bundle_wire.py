@@ -189,7 +189,7 @@ def _is_list(field: FieldDescriptor) -> bool:
     # Older versions of protobuf have the label alone, and newer ones warn of it.
     if hasattr(field, "is_repeated"):
         return field.is_repeated
-    return bool(field.label == FieldDescriptor.LABEL_REPEATED)
+    return bool(field.label == FieldDescriptor.LABEL_REPEATED)  # type: ignore[attr-defined]  # as above
 
 
 def _cost_of_item(field: FieldDescriptor) -> int:
