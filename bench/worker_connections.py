@@ -50,7 +50,9 @@ def _await_close(before: Mapping[int, int], workers: tuple[int, ...]) -> None:
 
 def worker_processes(server: Served) -> tuple[int, ...]:
     """Return the processes of the workers."""
-    children = Path(f"/proc/{server.process}/task/{server.process}/children").read_text().split()
+    # Each is started by a thread.
+    tasks = Path(f"/proc/{server.process}/task").glob("*/children")
+    children = sorted((each for task in tasks for each in task.read_text().split()), key=int)
     return tuple(int(each) for each in children if b"service.worker" in Path(f"/proc/{each}/cmdline").read_bytes())
 
 
