@@ -38,7 +38,7 @@ type Gateway struct {
 	Inventory *callability.Inventory
 	// Policy returns the policy in effect; nil if there is none, and then nothing is called.
 	Policy func() *callability.Policy
-	// Search finds tools among these and no others, best first: a statistic over other tools would tell of them. By default,
+	// Search finds tools among these and no others, best first: a statistic over other tools would reveal them. By default,
 	// an Index of the package search does.
 	Search func(query string, tools []Document) []string
 

@@ -21,14 +21,14 @@ type streaming struct {
 	v1.UnimplementedPolicyServiceServer
 	bundle []byte
 	digest string
-	// begun and ended receive the time of each stream.
-	begun, ended chan time.Time
+	// started and ended receive the time of each stream.
+	started, ended chan time.Time
 }
 
 func (s *streaming) WatchPolicy(
 	request *v1.WatchPolicyRequest, stream grpc.ServerStreamingServer[v1.WatchPolicyResponse],
 ) error {
-	s.begun <- time.Now()
+	s.started <- time.Now()
 	defer func() { s.ended <- time.Now() }()
 	message := &v1.WatchPolicyResponse{BundleDigest: s.digest, HeartbeatSeconds: 1}
 	if request.GetBundleDigest() != s.digest {
@@ -65,7 +65,7 @@ func stream(t *testing.T) (service *streaming, address string) {
 		t.Fatal(err)
 	}
 	service = &streaming{
-		bundle: bundle, digest: policy.Digest(), begun: make(chan time.Time, 100), ended: make(chan time.Time, 100),
+		bundle: bundle, digest: policy.Digest(), started: make(chan time.Time, 100), ended: make(chan time.Time, 100),
 	}
 	server := grpc.NewServer()
 	v1.RegisterPolicyServiceServer(server, service)
@@ -89,10 +89,10 @@ func TestALocalPolicyIsConfirmedAgainAfterANetworkForgotItsConnection(t *testing
 	service, address := stream(t)
 	between := relayTo(t, address)
 	local := followed(t, dial(t, between.address()), remote.LocalOptions{MaxAge: time.Hour})
-	received(t, "a stream", service.begun)
+	received(t, "a stream", service.started)
 	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
 	between.forget()
-	again := received(t, "another stream", service.begun)
+	again := received(t, "another stream", service.started)
 	waitUntil(t, "a confirmation by it", func() bool {
 		age, found := local.Age()
 		return found && age < time.Since(again)

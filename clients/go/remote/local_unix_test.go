@@ -30,7 +30,7 @@ func TestALocalNeitherReadsNorReplacesWhatIsNoRegularFile(t *testing.T) {
 		t.Errorf("found %v", err)
 	}
 	go func() { _ = local.Run(t.Context()) }()
-	received(t, "stream", service.begun)
+	received(t, "stream", service.started)
 	waitUntil(t, "a bundle that is not kept", func() bool { return log.has("bundle_not_kept") })
 	if local.Policy() == nil {
 		t.Error("found no policy, although the service streams one")

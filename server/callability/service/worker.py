@@ -86,15 +86,19 @@ class Worker:
 
     async def report(self, stream: BufferedRWPair) -> None:
         """Answer each look; once the other process closes the connection, this one ends."""
-        async with asyncio.TaskGroup() as loading:
-            with suppress(EOFError, OSError, pickle.UnpicklingError):
-                look = Look(None, collect=False)
-                while True:
-                    if look.edition is not None:
-                        loading.create_task(self._load(look.edition))
-                    metrics = await asyncio.to_thread(self._instance.registry.collect) if look.collect else ()
-                    await asyncio.to_thread(send, stream, Report(self._decides, tuple(metrics)))
-                    look = await asyncio.to_thread(pickle.load, stream)
+        try:
+            async with asyncio.TaskGroup() as loading:
+                with suppress(EOFError, OSError, pickle.UnpicklingError):
+                    look = Look(None, collect=False)
+                    while True:
+                        if look.edition is not None:
+                            loading.create_task(self._load(look.edition))
+                        metrics = await asyncio.to_thread(self._instance.registry.collect) if look.collect else ()
+                        await asyncio.to_thread(send, stream, Report(self._decides, tuple(metrics)))
+                        look = await asyncio.to_thread(pickle.load, stream)
+        except Exception:
+            _logger.exception("the worker cannot report, and ends")
+        finally:
             self._ended.set()
 
     async def _load(self, edition: Edition) -> None:

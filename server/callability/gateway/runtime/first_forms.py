@@ -62,7 +62,7 @@ class FirstForms:
         await asyncio.shield(self._writing)
 
     async def close(self) -> None:
-        """Wait until what was begun is written."""
+        """Wait until every record that was started is written."""
         if self._writing is not None:
             await asyncio.gather(self._writing, return_exceptions=True)
 
