@@ -11,7 +11,7 @@ import sys
 import grpc
 
 from bench.workload import about_many
-from callability.address import DIRECT
+from callability.process.address import DIRECT
 
 _PATH = "/callability.v1.CallabilityService/CheckTools"
 _OPTIONS = (DIRECT, ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1))

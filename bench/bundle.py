@@ -14,12 +14,12 @@ from bench.look_up import SLOTS, Slots, chain_on_slots, timed
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
 from bench.workload import about_one_each
-from callability.bundling.payload import payload_of
+from callability.compiler.bundle_writing import payload_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import Policy, load
 from callability.kernel.calls import LocalCalls
 from callability.kernel.envelope import enveloped
 from callability.kernel.policy import LocalPolicy, read
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import Policy, load
 from callability.v1 import callability_service_pb2 as pb
 
 PART = "bundle"

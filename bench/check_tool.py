@@ -14,7 +14,7 @@ from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.serving import EMPTY, SERVICE, Served, served
 from bench.workload import about_one_each
-from callability.address import DIRECT
+from callability.process.address import DIRECT
 
 PART = "CheckTool"
 

@@ -18,11 +18,11 @@ from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.serving import EMPTY, SERVICE, Served, served
 from bench.workload import about_many
-from callability.address import DIRECT
-from callability.bundling.writing import checked_policy
+from callability.compiler.bundle_writing import checked_policy
+from callability.compiler.policy import load
 from callability.files.shipped_policy import shipped_policy
-from callability.policy.loading import load
-from callability.service.calls.callability_calls import CallabilityCalls
+from callability.process.address import DIRECT
+from callability.service.calls import CallabilityCalls
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse
 
 PART = "CheckTools"

@@ -15,16 +15,15 @@ from bench.large_policies import write_large as write_shape
 from bench.launched import launched
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
-from callability import document
+from callability.compiler.combination_sets import space_of
+from callability.compiler.diagram import DecisionDiagram, build
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_file import read_rule_set
+from callability.compiler.rule_set import RuleSet
+from callability.files import document
 from callability.files.policy_source import policy_files
 from callability.files.shipped_policy import shipped_policy
-from callability.policy.deciding.building import build
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.deciding.space import space_of
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reading.rule_file import read_rule_set
-from callability.policy.rules.rule_set import RuleSet
-from callability.studio.draft_analysis import DraftAnalysis
+from callability.studio.drafts import DraftAnalysis
 
 PART = "checking"
 

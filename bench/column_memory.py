@@ -15,10 +15,10 @@ from bench.launched import launched
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.bundling.payload import payload_of
-from callability.columns import ColumnPolicy
+from callability.compiler.bundle_writing import payload_of
+from callability.compiler.policy import load
 from callability.files.shipped_policy import shipped_policy
-from callability.policy.loading import load
+from callability.tables import ColumnPolicy
 
 PART = "column memory"
 

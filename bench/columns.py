@@ -20,14 +20,13 @@ from bench.large_policies import write_large
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.bundling.payload import payload_of
-from callability.columns import ColumnPolicy, Columns, decide
-from callability.columns.table_format import TableFormat
-from callability.columns.tables import TableFile, table_writer
+from callability.compiler.bundle_writing import payload_of
+from callability.compiler.policy import Policy, load
+from callability.compiler.sql import Dialect, Query, as_sql
 from callability.files.shipped_policy import shipped_policy
-from callability.policy.loading import Policy, load
-from callability.policy.reporting.sql import Query, as_sql
-from callability.policy.reporting.sql_dialect import Dialect
+from callability.tables import ColumnPolicy, Columns, decide
+from callability.tables.files import TableFile, table_writer
+from callability.tables.formats import TableFormat
 
 PART = "columns"
 
@@ -75,8 +74,8 @@ def _of_policy(name: str, policy: Policy, count: int, rounds: Rounds) -> list[Ro
     rate, times = _AIMS[name]
     ours, copy = measured["columns"]["ns"], measured["copy"]["ns"]
     found = [
-        Row(PART, f"{name}: callability.columns", "M rows/s", tuple(1e3 / ns for ns in ours), None, _value(rate / 1e6)),
-        Row(PART, f"{name}: callability.columns", "ns/row", ours),
+        Row(PART, f"{name}: callability.tables", "M rows/s", tuple(1e3 / ns for ns in ours), None, _value(rate / 1e6)),
+        Row(PART, f"{name}: callability.tables", "ns/row", ours),
         Row(PART, f"{name}: DuckDB, the printed SQL", "ns/row", measured["duckdb"]["ns"], ours, _at_least(times)),
         Row(PART, f"{name}: Parquet to Parquet by pyarrow, the same columns", "ns/row", copy),
         Row(PART, f"{name}: Parquet to Parquet, deciding", "ns/row", measured["file"]["ns"], copy, Aim(1.25)),

@@ -20,18 +20,16 @@ from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.workload import OBJECTS, VERBS, about_many
 from callability.client.judgements import Judgements
-from callability.document import Node
+from callability.files.document import Node
 from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
-from callability.gateway.inventory.index_cache import Indexes
-from callability.gateway.inventory.inventory import Inventory
-from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
+from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
-from callability.gateway.policy_client.policy_client import PolicyClient
-from callability.gateway.tools.decisions import Decisions
+from callability.gateway.policy_client import PolicyClient
+from callability.gateway.tool_index import Indexes, SearchDocument, ToolIndex
+from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.discovery import Discovery
-from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import Upstream
-from callability.gateway.upstream.tool import upstream_tool
+from callability.gateway.upstream.listing import upstream_tool
 from callability.v1.callability_service_pb2 import ServerTools
 from callability.v1.callability_service_pb2 import Tool as ContractTool
 from callability.v1.facts_pb2 import APPROVAL_STATUS_PENDING

@@ -20,8 +20,8 @@ from bench.python_client import NAME
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
 from bench.serving import SERVICE, Served, served
-from callability.address import DIRECT
 from callability.files.shipped_policy import shipped_policy
+from callability.process.address import DIRECT
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest

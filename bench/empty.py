@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from callability.command_line import main
-from callability.service.calls import served_policy
-from callability.service.calls.callability_calls import CallabilityCalls
+from callability.cli import main
+from callability.service import calls
+from callability.service.calls import CallabilityCalls
 
 _REPLIES: dict[int, bytes] = {}
 """The constant replies, by the length of the request; that to `CheckTool` by 0."""
@@ -23,5 +23,5 @@ class EmptyCalls(CallabilityCalls):
 
 
 if __name__ == "__main__":
-    vars(served_policy)["CallabilityCalls"] = EmptyCalls
+    vars(calls)["CallabilityCalls"] = EmptyCalls
     main()

@@ -12,7 +12,7 @@ import typer
 from bench import h2load, python_client
 from bench.serving import SERVICE, Served, served
 from bench.workload import about_one_each
-from callability.address import DIRECT
+from callability.process.address import DIRECT
 
 _PATH = "/callability.v1.CallabilityService/CheckTool"
 _CONNECTIONS = 4

@@ -17,11 +17,11 @@ from typing import cast
 from bench.local_policy import local_policy
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
-from callability.document import Node
+from callability.contract.vocabulary import LoadStatus
+from callability.files.document import Node
 from callability.gateway.config import Config, Deadlines, ServerConfig
-from callability.gateway.policy_client.policy_client import PolicyClient
-from callability.gateway.runtime.pool import UpstreamPool
-from callability.vocabulary import LoadStatus
+from callability.gateway.policy_client import PolicyClient
+from callability.gateway.runtime.runtime import UpstreamPool
 
 PART = "isolation"
 

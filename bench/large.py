@@ -6,12 +6,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from callability.command_line import main
+from callability.cli import main
+from callability.compiler.question import BOOLEAN, Fact, axis_of, facts_by_name
+from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.files.shipped_policy import shipped_policy
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
-from callability.policy.questions.question import facts_by_name
-from callability.policy.questions.questions import QUESTIONS
 
 _MORE = (
     *(Fact(f"server.more{number}", BOOLEAN, "false") for number in range(4)),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from callability.bundling.writing import checked_payload
-from callability.client.given_policy import GivenPolicy
+from callability.cli.own_policy import GivenPolicy
+from callability.compiler.bundle_writing import checked_payload
+from callability.compiler.policy import load
 from callability.files.shipped_policy import shipped_policy
-from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.gateway.policy_client import PolicyClient
 from callability.kernel.envelope import enveloped
-from callability.policy.loading import load
 
 
 def local_policy() -> PolicyClient:

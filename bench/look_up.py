@@ -15,12 +15,12 @@ from bench.large_policies import write_large
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from bench.workload import about_one_each
-from callability.bundling.writing import checked_policy
+from callability.compiler.bundle_writing import checked_policy
+from callability.compiler.diagram import DecisionDiagram
+from callability.compiler.policy import load
 from callability.files.shipped_policy import shipped_policy
 from callability.kernel.calls import LocalCalls
 from callability.kernel.policy import read
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.loading import load
 from callability.v1.callability_service_pb2 import ExplainToolRequest
 
 PART = "look-up"

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import grpc
 
-from callability.address import DIRECT
+from callability.process.address import DIRECT
 
 NAME = "a Python client"
 _TIME_LIMIT = 60.0

@@ -16,16 +16,14 @@ from bench.connected import connected
 from bench.local_policy import local_policy
 from bench.report import Row
 from bench.rounds import Figures, Rounds
-from callability.document import Node
+from callability.files.document import Node
 from callability.gateway.config import NO_APPROVALS, AgentConfig, Config, Deadlines, ServerConfig
-from callability.gateway.inventory.inventory import Inventory
-from callability.gateway.observability.file_status import FileStatus
-from callability.gateway.observability.metrics import Metrics
-from callability.gateway.tools.decisions import Decisions
+from callability.gateway.inventory import Inventory
+from callability.gateway.observability import FileStatus, Metrics
+from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import UpstreamTool
-from callability.gateway.upstream.tool import upstream_tool
+from callability.gateway.upstream.listing import upstream_tool
 
 PART = "scope"
 

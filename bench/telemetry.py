@@ -15,7 +15,7 @@ from bench.check_tool import IN_FLIGHT, PATH, Scale, in_flight, question_by
 from bench.report import Aim, Row
 from bench.rounds import Rounds
 from bench.serving import SERVICE, served
-from callability.address import DIRECT
+from callability.process.address import DIRECT
 
 PART = "telemetry"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from callability.command_line import main
-from callability.service.observability import call_metrics
-from callability.service.observability.call_metrics import MethodCalls
+from callability.cli import main
+from callability.service import metrics
+from callability.service.metrics import MethodCalls
 
 
 class UncountedCalls(MethodCalls):
@@ -18,5 +18,5 @@ class UncountedCalls(MethodCalls):
 
 
 if __name__ == "__main__":
-    vars(call_metrics)["MethodCalls"] = UncountedCalls
+    vars(metrics)["MethodCalls"] = UncountedCalls
     main()

@@ -11,7 +11,7 @@ from time import perf_counter, sleep
 import grpc
 
 from bench.serving import Served
-from callability.address import DIRECT
+from callability.process.address import DIRECT
 
 PATIENCE = 60.0
 """Seconds in which a connection or an answer comes."""

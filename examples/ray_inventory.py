@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import ray
 
-from callability.columns import ColumnPolicy, decide, decoded
+from callability.tables import ColumnPolicy, decide, decoded
 
 
 class Decide:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from callability.columns import ColumnPolicy, decide, decoded, decoded_schema
+from callability.tables import ColumnPolicy, decide, decoded, decoded_schema
 
 bundle, source, target = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()

@@ -1,5 +1,5 @@
 """Run the `callability` command by `python -m callability`."""
 
-from callability.command_line import main
+from callability.cli import main
 
 main()

@@ -15,15 +15,14 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, ListToolsResult, PaginatedRequestParams, Tool
 from prometheus_client import CollectorRegistry
 
-from callability.command_line.loaded_policy import Loaded, loaded_to_serve
-from callability.command_line.own_policy import OwnPolicy
+from callability.cli.own_policy import OwnPolicy
+from callability.cli.policies import Loaded, loaded_to_serve
 from callability.gateway.config import load_config
-from callability.gateway.policy_client.policy_client import PolicyClient
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.policy_client import PolicyClient
+from callability.gateway.runtime.runtime import GatewayOptions, opened
 from callability.gateway.serving.mcp_server import mcp_server
-from callability.gateway.tools.definitions import TOOLS
-from callability.service.observability.metrics import PolicyMetrics
+from callability.gateway.tools.dispatch import TOOLS
+from callability.service.metrics import PolicyMetrics
 
 UPSTREAM = "everything"
 OWN = frozenset(tool.name for tool in TOOLS)

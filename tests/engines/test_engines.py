@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 import pyarrow.parquet as pq
 from bench.columns import drawn_table
-from callability.columns import ColumnPolicy, decoded, decoded_schema
+from callability.tables import ColumnPolicy, decoded, decoded_schema
 policy = ColumnPolicy.of_bundle(Path(sys.argv[1]).read_bytes())
 with pq.ParquetWriter(sys.argv[2], decoded_schema(drawn_table(policy, 1).schema)) as writer:
     for seed, start in enumerate(range(0, int(sys.argv[3]), 1 << 20)):
@@ -69,7 +69,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from callability.columns import ColumnPolicy, Columns, decide
+from callability.tables import ColumnPolicy, Columns, decide
 policy, count = ColumnPolicy.of_bundle(Path(sys.argv[1]).read_bytes()), int(sys.argv[2])
 names = pc.binary_join_element_wise("tool", pa.array(range(count)).cast(pa.string()), "-")
 order = np.random.default_rng(1).permutation(count).astype(np.int32)

@@ -28,13 +28,12 @@ import pyarrow.compute as pc
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from callability.child_process.limits import limit_this_process
-from callability.columns import ColumnPolicy, UnfitColumn
-from callability.columns.arrow_files import fault_in
-from callability.columns.table_format import TableFormat
-from callability.columns.tables import TableFile, TableRefused, table_writer
-from callability.command_line.inventory_tables import Tables
-from callability.output_file import OutputRefused
+from callability.cli.inventory_decide import Tables
+from callability.process.child import limit_this_process
+from callability.process.regular_file import OutputRefused
+from callability.tables import ColumnPolicy, UnfitColumn
+from callability.tables.files import TableFile, TableRefused, table_writer
+from callability.tables.formats import TableFormat, fault_in
 from support.checkout import VECTORS
 
 CHECKING, DECIDING = 1, 2

@@ -12,7 +12,9 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-with atheris.instrument_imports(include=["callability.document", "callability.bounded_yaml", "callability.policy"]):
+with atheris.instrument_imports(
+    include=["callability.files.document", "callability.files.document", "callability.compiler"]
+):
     from support.hostile import judged
 
 FILES = ("callability.yaml", "callability_test.yaml")

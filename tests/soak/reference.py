@@ -10,13 +10,13 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from bench.workload import about_many, about_one_each
+from callability.compiler.policy import rules_in
+from callability.compiler.rule_set import RuleSet
+from callability.contract.vocabulary import UNKNOWN
 from callability.files.policy_source import source_in
-from callability.kernel.semantics import decide
-from callability.policy.loading import rules_in
-from callability.policy.rules.rule_set import RuleSet
+from callability.kernel.conditions import decide
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, verdict_pb2
-from callability.vocabulary import UNKNOWN
 
 TOOLS = 10_000
 """Tools of a batch."""

@@ -16,7 +16,7 @@ from support.checkout import ROOT
 
 MODULES = (
     *("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading"),
-    *("callability.columns", "callability.otel"),
+    *("callability.tables", "callability.otel"),
 )
 """The modules whose exported names VERSIONING.md promises."""
 _HEAD = """\

@@ -15,12 +15,12 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.bundling.payload import payload_of
+from callability.compiler.bundle_writing import payload_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import load
 from callability.files.policy_source import source_in
 from callability.kernel.envelope import enveloped
 from callability.kernel.signatures import signature_of
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
 from support.bundles import POLICIES, SHIPPED, bundle_of, policy_of
 from support.checkout import VECTORS
 from support.policies import SMALLEST

@@ -10,18 +10,16 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from callability.bundle.v1 import bundle_pb2
-from callability.bundling.payload import payload_of
-from callability.bundling.writing import checked_policy
-from callability.kernel.checked_policy import CheckedPolicy
+from callability.compiler.bundle_writing import checked_policy, payload_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import Policy, load
+from callability.contract.vocabulary import UNKNOWN
+from callability.kernel.conditions import decide
 from callability.kernel.envelope import enveloped
-from callability.kernel.policy import read
+from callability.kernel.policy import CheckedPolicy, read
 from callability.kernel.rule_set import RuleSet
-from callability.kernel.semantics import decide
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import Policy, load
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
-from callability.vocabulary import UNKNOWN
 from support.checkout import POLICY
 from support.declared_rules import RULES
 

@@ -12,8 +12,7 @@ from typing import Any
 import httpx2
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.runtime.runtime import GatewayOptions, opened
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_model import Step
 from support.catalog_people import LOOKS, Callers, states_of

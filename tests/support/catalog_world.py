@@ -19,18 +19,16 @@ from mcp.shared.auth import AuthorizationCodeResult
 from mcp_types import CallToolResult, TextContent, Tool
 
 from callability.gateway.catalog import Catalog
-from callability.gateway.catalog import switch as switch_module
-from callability.gateway.catalog.redirect import ProviderRefused
+from callability.gateway.catalog import catalog as switch_module
 from callability.gateway.config import NO_APPROVALS, load_config
-from callability.gateway.inventory.inventory import Inventory
-from callability.gateway.observability.file_status import FileStatus
-from callability.gateway.observability.metrics import Metrics
-from callability.gateway.tools.decisions import Decisions
+from callability.gateway.inventory import Inventory
+from callability.gateway.observability import FileStatus, Metrics
+from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import AuthorizationFailed, Failure, HttpTarget, UpstreamError
 from callability.gateway.upstream import upstream as upstream_module
-from callability.gateway.upstream.tool import upstream_tool
+from callability.gateway.upstream.authorization import ProviderRefused
+from callability.gateway.upstream.listing import upstream_tool
 from support.catalog_model import CONNECT_SECONDS, DIALOG_SECONDS, INSTANT, Step
 from support.catalog_people import LOOKS, Callers, states_of
 from support.local_policy import local_policy

@@ -16,10 +16,9 @@ from mcp.client import ClientRequestContext, Transport
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
-from callability.gateway.agents.router import AgentRouter
+from callability.gateway.agents import AgentRouter
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.runtime.runtime import GatewayOptions, opened
 from callability.gateway.serving.mcp_server import mcp_server
 from support.gateways import text_of, write_config
 from support.local_policy import local_policy

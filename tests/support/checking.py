@@ -10,10 +10,10 @@ import resource
 import sys
 from pathlib import Path
 
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import check_source
+from callability.contract.finding import line
 from callability.files.policy_source import source_in
-from callability.finding import line
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import check_source
 
 MEMORY = 1024**3
 SECONDS = 120

@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from callability.client import BlockingClient, PolicyUnavailable
-from callability.client.rotation import ReplicaState
+from callability.client.replicas import ReplicaState
 from support.bundles import write_policy_of
 from support.clients import KINDS, Caller, Replica, calling, replicas
 from support.edits import replace

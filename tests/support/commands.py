@@ -14,7 +14,7 @@ from subprocess import CompletedProcess
 
 from typer.testing import CliRunner
 
-from callability.command_line.application import application
+from callability.cli.application import application
 from support.running import callability_process
 
 _SERVING = {"gateway", "serve", "studio"}

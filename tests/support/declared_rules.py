@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from callability.policy.loading import Policy, load
+from callability.compiler.policy import Policy, load
 from support.policies import write_policy
 
 RULES = """\

@@ -18,13 +18,13 @@ import typer
 
 from callability.bundle.v1 import bundle_pb2
 from callability.client import BlockingClient
+from callability.compiler.rule_set import Templates, rule_words, status_words
+from callability.contract.vocabulary import UNKNOWN
+from callability.kernel.conditions import decide
 from callability.kernel.facts import FactReader, Readings
 from callability.kernel.policy import read
-from callability.kernel.semantics import decide
-from callability.policy.rules.words import Templates, rule_words, status_words
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
-from callability.vocabulary import UNKNOWN
 from support.bundles import POLICIES, DrawnRequests, bundle_of, policy_of, write_policy_of
 from support.later_tries import LaterTries
 from support.running import serving

@@ -9,19 +9,16 @@ from typing import cast
 
 from hypothesis import strategies as st
 
-from callability.finding import Place
-from callability.kernel.condition import All, Any, Condition, Is, Not
-from callability.policy.deciding.building import build
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.deciding.evaluation import Engine, Evaluation, evaluator
-from callability.policy.deciding.space import Space, space_of
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import BOOLEAN, DeclaredFact, LabelFact, NameFact
-from callability.policy.reading.form import Form
-from callability.policy.reading.name_form import with_names
-from callability.policy.rules.law import Law
-from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.vocabulary import LiftedBy
+from callability.compiler.combination_sets import Space, space_of
+from callability.compiler.confirmation import Engine, Evaluation, evaluator
+from callability.compiler.diagram import DecisionDiagram, build
+from callability.compiler.forms import Form, with_names
+from callability.compiler.question import BOOLEAN, DeclaredFact, LabelFact, NameFact
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_set import Law, Rule, RuleSet
+from callability.contract.finding import Place
+from callability.contract.vocabulary import LiftedBy
+from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not
 
 NOWHERE = Place("drawn.yaml")
 
@@ -71,8 +68,8 @@ def _joined(parts: st.SearchStrategy[Is]) -> st.SearchStrategy[Condition]:
         parts,
         lambda inner: st.one_of(
             st.builds(Not, inner),
-            st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-            st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+            st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+            st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
         ),
         max_leaves=6,
     )

@@ -16,16 +16,15 @@ from threading import Thread
 
 from mcp import Client
 
-from callability.command_line.gateway_process import connected_options
-from callability.command_line.loaded_policy import loaded_to_serve
-from callability.command_line.policy_service import PolicyService
+from callability.cli.gateway_process import connected_options
+from callability.cli.policies import loaded_to_serve
+from callability.cli.policy_service import PolicyService
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
-from callability.gateway.serving.http_port import HttpPort
+from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.serving.http_connections import HttpPort
 from callability.gateway.serving.lifecycle import run
 from callability.gateway.serving.mcp_server import mcp_server
-from callability.uvicorn_server import StopSignals
+from callability.process.uvicorn_server import StopSignals
 
 _FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OPTIONS = {"--agent", "--approvals", "--metrics-address", "--policy", "--policy-address"}
@@ -97,7 +96,7 @@ async def _options(path: Path, given: dict[str, str]) -> AsyncIterator[GatewayOp
         given.get("--metrics-address"),
     ) as options:
         for finding in options.config.warnings:
-            logging.getLogger("callability.command_line.gateway").warning("%s", finding)
+            logging.getLogger("callability.cli.gateway").warning("%s", finding)
         yield options
 
 

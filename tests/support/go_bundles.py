@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from callability.bundling.payload import payload_of
+from callability.compiler.bundle_writing import payload_of
 from callability.kernel.envelope import enveloped
 from support.bundles import EXAMPLES, SHIPPED, policy_of
 from support.checkout import ROOT

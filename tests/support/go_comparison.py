@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from callability.bundle.v1 import bundle_pb2
+from callability.kernel.conditions import Decision, decide
 from callability.kernel.facts import FactReader
 from callability.kernel.policy import read
-from callability.kernel.semantics import Decision, decide
-from callability.service.calls.callability_calls import CallabilityCalls
+from callability.service.calls import CallabilityCalls
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.verdict_pb2 import ToolVerdict
 from support.bundles import POLICIES, DrawnRequests, bundle_of, checked_of, policy_of, write_policy_of

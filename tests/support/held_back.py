@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp_types import Tool
 
-from callability.gateway.config.fingerprint import fingerprint
+from callability.gateway.config.approvals import fingerprint
 
 MARKS = ("description", "title", "parameter", "parameter text", "default", "choice", "output", "annotation", "error")
 

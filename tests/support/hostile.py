@@ -12,16 +12,15 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from callability.command_line.check_report import CheckReport, as_json, as_text
-from callability.command_line.sarif import as_sarif
+from callability.cli.check import CheckReport, as_json, as_sarif, as_text
+from callability.compiler.confirmation import Engine
+from callability.compiler.finding_meanings import MEANINGS
+from callability.compiler.policy import Check, ProvedRuleSet, check_source
+from callability.compiler.question import LabelFact, NameFact
+from callability.compiler.questions import CALLABILITY
+from callability.contract.finding import Finding, Severity, has_errors, line
 from callability.files.policy_source import PolicyFile, PolicySource
-from callability.finding import Finding, Severity, has_errors, line
-from callability.kernel.semantics import decide
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import Check, ProvedRuleSet, check_source
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import LabelFact, NameFact
-from callability.policy.reporting.finding_meanings import MEANINGS
+from callability.kernel.conditions import decide
 from support.checkout import POLICY
 from support.drawing import share
 from support.drawn_policies import CORE, drawn_facts

@@ -10,13 +10,11 @@ from typing import Any
 from google.protobuf.message import Message
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.contract.vocabulary import UNKNOWN
 from callability.kernel.calls import LocalCalls
-from callability.kernel.envelope import MAGIC
+from callability.kernel.envelope import FORMAT, MAGIC, BundleRefused
 from callability.kernel.policy import LocalPolicy, read
-from callability.kernel.refusal import BundleRefused
 from callability.kernel.rule_set import RuleSet
-from callability.kernel.signing_input import FORMAT
-from callability.vocabulary import UNKNOWN
 from support.bundles import DrawnRequests
 
 _LESS, _MORE = 0.05, 0.1

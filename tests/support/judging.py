@@ -21,7 +21,7 @@ from callability.adapter import (
     judge,
     rejection,
 )
-from callability.policy.loading import load
+from callability.compiler.policy import load
 from callability.v1 import callability_service_pb2 as pb
 from support.checkout import POLICY, VECTORS
 from support.service_stub import ServiceStub

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from math import prod
 
-from callability.kernel.explainable import Rule
+from callability.contract.vocabulary import UNKNOWN
+from callability.kernel.conditions import ExplainableRule, decide
 from callability.kernel.facts import Readings
 from callability.kernel.rule_set import RuleSet
-from callability.kernel.semantics import decide
 from callability.v1.verdict_pb2 import RETRY_LATER, RETRY_NEVER, ToolVerdict
-from callability.vocabulary import UNKNOWN
 
 _MOST = 3_000
 """Combinations that are looked at for an answer."""
@@ -19,7 +18,9 @@ States = Sequence[tuple[Sequence[str], Sequence[tuple[str, ...]]]]
 """For each axis the names of its facts, and the states that these can have together."""
 
 
-def opens_later(rules: Sequence[Rule], axes: States, facts: Mapping[str, str], stays_unknown: Collection[str]) -> bool:
+def opens_later(
+    rules: Sequence[ExplainableRule], axes: States, facts: Mapping[str, str], stays_unknown: Collection[str]
+) -> bool:
     """Return whether the tool is callable at some combination in which only facts that stay unknown are unknown."""
     names = tuple(chain.from_iterable(names for names, _ in axes))
     for states in product(*_choices(axes, facts, stays_unknown)):
@@ -32,7 +33,7 @@ def opens_later(rules: Sequence[Rule], axes: States, facts: Mapping[str, str], s
 class LaterTries:
     """Says whether a later try may succeed, if there are few combinations to look at, and keeps what it says."""
 
-    def __init__(self, rules: Sequence[Rule], rule_set: RuleSet) -> None:
+    def __init__(self, rules: Sequence[ExplainableRule], rule_set: RuleSet) -> None:
         self._rules = rules
         self._rule_set = rule_set
         self._axes = [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from callability.command_line import main
-from callability.kernel.checked_policy import CheckedPolicy
+from callability.cli import main
+from callability.kernel.policy import CheckedPolicy
 from callability.service import edits
-from callability.service.calls.callability_calls import CallabilityCalls
-from callability.service.observability.metrics import PolicyMetrics
+from callability.service.calls import CallabilityCalls
+from callability.service.metrics import PolicyMetrics
 
 _kept: list[object] = []
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from callability.bundling.payload import payload_of
+from callability.cli.own_policy import GivenPolicy
 from callability.client import Client
-from callability.client.given_policy import GivenPolicy
-from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.compiler.bundle_writing import payload_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import load
+from callability.gateway.policy_client import PolicyClient
 from callability.kernel.envelope import enveloped
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
 from support.checkout import POLICY
 
 

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from callability.bundling.payload import payload_of
+from callability.compiler.bundle_writing import payload_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import Policy, load
 from callability.kernel.envelope import enveloped
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import Policy, load
 from support.checkout import VECTORS
 from support.policies import write_policy
 

@@ -17,21 +17,19 @@ from typing import Any
 
 import typer
 
-from callability.command_line.application import application
-from callability.command_line.commands import COMMANDS, Group
-from callability.command_line.service_settings import SETTINGS
+from callability.cli.application import COMMANDS, Group, application
+from callability.cli.service_settings import SETTINGS
+from callability.compiler.questions import QUESTIONS
+from callability.compiler.schema import schema_of_rules, schema_of_tests
 from callability.gateway.config.schema import config_schema
-from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.schema import schema_of_rules, schema_of_tests
-from callability.service.callers.callers_file import CALLER_KEYS, TOKEN_KEYS
-from callability.service.callers.right import Right
+from callability.service.callers import CALLER_KEYS, TOKEN_KEYS, Right
 from support.checkout import ROOT, TESTS
 from support.commands import callability
 
 RECORDED = TESTS / "public_surface.json"
 EXPORTING = (
     *("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading"),
-    *("callability.columns", "callability.otel"),
+    *("callability.tables", "callability.otel"),
 )
 JSON_COMMANDS = (
     ("check", "--json"),

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from callability.kernel.envelope import BundleRefused
 from callability.kernel.policy import read
-from callability.kernel.refusal import BundleRefused
 from support.checkout import ROOT, VECTORS
 from support.sparse_bundles import sparse_bundles
 

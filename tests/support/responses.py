@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from callability.contract.vocabulary import LoadStatus
 from callability.gateway.loading import LoadOutcome
-from callability.vocabulary import LoadStatus
 from support.upstreams.bad_http import BadHttp, reply
 
 COMPACT_BODY = b'{"error":"upstream call timeout","path":"/mcp"}'

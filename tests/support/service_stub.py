@@ -9,13 +9,12 @@ from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
-from callability.bundling.writing import checked_policy
+from callability.compiler.bundle_writing import checked_policy
+from callability.compiler.policy import Policy
 from callability.kernel.limits import InvalidRequest
-from callability.policy.loading import Policy
-from callability.service.calls.policy_calls import PolicyCalls
-from callability.service.calls.served_policy import ServedPolicy
-from callability.service.observability.metrics import PolicyMetrics
-from callability.service.requests.errors import ServiceError
+from callability.service.callers import ServiceError
+from callability.service.calls import PolicyCalls, ServedPolicy
+from callability.service.metrics import PolicyMetrics
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from callability.compiler import confirmation, policy
+from callability.compiler.confirmation import TIME_LIMIT, Engine, EngineOutput, OnProgress, no_progress, run
+from callability.compiler.policy import Check, check_source
+from callability.contract.finding import Place
 from callability.files.policy_source import PolicySource, source_in
-from callability.finding import Place
-from callability.policy import loading
-from callability.policy.deciding import evaluation
-from callability.policy.deciding.engine_process import EngineOutput, OnProgress, run
-from callability.policy.deciding.evaluation import TIME_LIMIT, Engine, no_progress
-from callability.policy.loading import Check, check_source
 from support.checkout import POLICY
 
 _SHIPPED = source_in(POLICY)
@@ -64,5 +62,5 @@ def _run_once(task: str, place: Place, seconds: float, progress: OnProgress) -> 
 
 def check_it_once() -> None:
     """Have every later import of `check_source` in this process remember the check, and the engine its answers."""
-    loading.check_source = _check_once
-    evaluation.run = _run_once  # type: ignore[attr-defined,assignment]  # it is imported there
+    policy.check_source = _check_once
+    confirmation.run = _run_once  # type: ignore[assignment]  # it is imported there

@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from callability.gateway.agents.router import AgentRouter
+from callability.gateway.agents import AgentRouter
 from callability.gateway.serving.mcp_server import mcp_server
 from support.gateway_requests import INITIALIZE
 

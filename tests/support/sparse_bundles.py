@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.kernel.bundle_wire import cost_of_payload, max_cost
+from callability.kernel.envelope import cost_of_payload, max_cost
 from callability.v1.verdict_pb2 import LIFTED_BY_USER, RETRY_NEVER
 from support.checkout import VECTORS
 from support.hostile_bundles import sealed

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from random import Random
 
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.questions.fact import Fact
-from callability.policy.reporting.sql_facts import SqlFacts
-from callability.vocabulary import UNKNOWN
+from callability.compiler.diagram import DecisionDiagram
+from callability.compiler.question import Fact
+from callability.compiler.sql import SqlFacts
+from callability.contract.vocabulary import UNKNOWN
 
 Row = tuple[str | bool | None, ...]
 Answer = tuple[str, str, bool, str, bool, str, str | None]

@@ -15,22 +15,20 @@ from typing import Any, Literal, cast
 from mcp_types import CallToolResult, TextContent, Tool
 
 from callability.client.judgements import Judgements
+from callability.contract.vocabulary import LoadStatus
 from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
-from callability.gateway.inventory.index_cache import Indexes
-from callability.gateway.inventory.inventory import Inventory
+from callability.gateway.inventory import Inventory
 from callability.gateway.loading import LoadOutcome, Loads
-from callability.gateway.observability.file_status import FileStatus
-from callability.gateway.observability.metrics import Metrics
-from callability.gateway.tools.decisions import Decisions
+from callability.gateway.observability import FileStatus, Metrics
+from callability.gateway.tool_index import Indexes
+from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import Failure, Upstream, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.failure import NOT_SENT
-from callability.gateway.upstream.tool import upstream_tool
+from callability.gateway.upstream.listing import upstream_tool
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.v1.outcome_pb2 import LoadStatus as WireStatus
 from callability.v1.outcome_pb2 import LoadVerdict, LoadWords
-from callability.vocabulary import LoadStatus
 from support.local_policy import local_policy
 
 Tools = tuple[Mapping[str, Any], ...]

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import uvloop
 
-from callability.bundling.writing import with_bundle
+from callability.compiler.bundle_writing import with_bundle
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import check_source
 from callability.files.policy_source import source_in
-from callability.kernel.checked_policy import unpacked
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import check_source
-from callability.service.calls.callability_calls import CallabilityCalls
-from callability.service.server import Server
-from callability.service.transport.port import Port
+from callability.kernel.policy import unpacked
+from callability.service.calls import CallabilityCalls
+from callability.service.server import Port, Server
 
 
 def _ready(packed: bytes) -> CallabilityCalls:

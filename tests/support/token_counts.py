@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from google.protobuf import json_format
 
 from callability.adapter import NEUTRAL, Phrases, ToolText, discovery, enable_result, load_messages, rejection
-from callability.gateway.tools.remedies import phrases
+from callability.gateway.tools.decisions import phrases
 from callability.v1 import callability_service_pb2 as pb
 from support.checkout import TESTS
 from support.judging import LOCKED, checked, judgement_of, stub_of, text_of

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from callability.policy.deciding import evaluation
+from callability.compiler import confirmation
 
 _REFUSED = {
     *("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec", "pty.spawn"),
@@ -42,7 +42,7 @@ def _no_engine(*_: object, **__: object) -> NoReturn:
 @pytest.fixture(autouse=True)
 def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Refuse processes and addresses while the test runs, and decide without the rules engine."""
-    monkeypatch.setattr(evaluation, "run", _no_engine)
+    monkeypatch.setattr(confirmation, "run", _no_engine)
     _running.append(request.node.nodeid)
     yield
     _running.pop()

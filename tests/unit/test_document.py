@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.document import MAX_BYTES, Mapping, Refused, parse, plain
+from callability.files.document import MAX_BYTES, DocumentMapping, Refused, parse, plain
 from support.drawing import drawing
 
 _values = st.recursive(
@@ -138,7 +138,7 @@ def test_json_may_break_the_line_between_a_key_and_its_colon() -> None:
     """Every value keeps its line and column; a text that looks like a key and a break stays as it is."""
     node = parse(b'{"a"\n: 1, "b" \r\n\t  : {"c\\n:"\n\n:2}, "d": "e\\"\\n :"}', "a.json")
     assert plain(node) == {"a": 1, "b": {"c\n:": 2}, "d": 'e"\n :'}
-    assert isinstance(node, Mapping)
+    assert isinstance(node, DocumentMapping)
     assert [(value.place.line, value.place.column) for _, value in node.entries] == [(2, 3), (3, 6), (5, 11)]
 
 
@@ -185,7 +185,7 @@ def test_json_may_have_comments_and_trailing_commas(text: str, value: object, fi
 def test_comments_do_not_move_the_places_of_values() -> None:
     """A finding behind a comment of several lines, with characters that YAML does not take, names the right place."""
     node = parse('/* caf\u00e9 \u2028 \t\n\n */ {"a": /* \x7f */ 1,\n  // x\n\t"b": 2,}'.encode(), "a.json")
-    assert isinstance(node, Mapping)
+    assert isinstance(node, DocumentMapping)
     assert [(key.place.line, key.place.column) for key, _ in node.entries] == [(3, 6), (5, 2)]
 
 

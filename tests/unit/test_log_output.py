@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from callability.log_output import JsonLines, fields, log_to_standard_error
-from callability.request_context import note, request_id
+from callability.process.logs import JsonLines, fields, log_to_standard_error, note, request_id
 
 
 def _record(message: str, *arguments: object, **more: Any) -> logging.LogRecord:

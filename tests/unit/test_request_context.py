@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from callability.request_context import current, current_id, note, request_id, usable_id
-from callability.service.transport.places import Places
-from callability.service.transport.turns import Turns
+from callability.process.logs import current, current_id, note, request_id, usable_id
+from callability.service.admission import Turns
+from callability.service.edge import Places
 
 
 @pytest.mark.parametrize("given", ["1", "a" * 128, "00-ab/cd:ef@host=x+y_z.1"])

@@ -4,20 +4,21 @@ Everything here is a pure function of its arguments. A proxy calls the service w
 request and response to these functions, which return plain JSON objects, such as an MCP `CallToolResult`.
 """
 
-from callability.adapter.counts import tool_counts
-from callability.adapter.discovery import INCLUDE_DISABLED_SCHEMA, INCLUDE_DISABLED_SENTENCE, ToolText, discovery
-from callability.adapter.discovery_arguments import (
+from callability.adapter.discovery import (
     DEFAULT_LIMIT,
+    INCLUDE_DISABLED_SCHEMA,
+    INCLUDE_DISABLED_SENTENCE,
     MAX_LIMIT,
     Asked,
     DiscoveryArguments,
     InvalidArgument,
+    ToolText,
     checked_arguments,
     checked_limit,
     checked_query,
+    discovery,
     invalid_argument,
 )
-from callability.adapter.enable_result import enable_result, enable_status
 from callability.adapter.inputs import (
     DeclaredFact,
     DeclaredInputs,
@@ -27,13 +28,21 @@ from callability.adapter.inputs import (
     UnreadInput,
     unread_inputs,
 )
-from callability.adapter.json_text import JsonNumber, read_json
-from callability.adapter.judgement import ALL_SERVERS, SEPARATOR, AllServers, JudgedTool, Judgement, Scope, judge
-from callability.adapter.load_messages import load_messages, load_status
+from callability.adapter.json_text import JsonNumber, error_result, read_json, result_json, tool_result
+from callability.adapter.judgement import (
+    ALL_SERVERS,
+    SEPARATOR,
+    AllServers,
+    JudgedTool,
+    Judgement,
+    Scope,
+    check_tool_request,
+    judge,
+    tool_counts,
+)
+from callability.adapter.outcomes import enable_result, enable_status, load_messages, load_status
 from callability.adapter.phrases import NEUTRAL, Phrases
-from callability.adapter.question import check_tool_request
 from callability.adapter.rejection import UnknownTool, rejection, unavailable, unknown_tool
-from callability.adapter.result import error_result, result_json, tool_result
 
 __all__ = [
     "ALL_SERVERS",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from callability.finding import nearest
+from callability.contract.finding import nearest
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 from callability.v1.facts_pb2 import Agent, ServerFacts, ToolFacts
 from callability.v1.policy_service_pb2 import DeclaredFact as WireFact

@@ -1,18 +1,23 @@
-"""The verdicts of a response, tool by tool, for the servers that the caller may see."""
+"""The verdicts of a response, tool by tool, for the servers that the caller may see.
+
+The counts of a server's tools in a list of servers (spec A.6).
+
+Deriving the request about one tool from the request about all, so that both send the same facts.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from callability.adapter.phrases import Phrases, fill, with_declared
-from callability.adapter.shown_text import in_sentence, on_one_line
-from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse, ToolResult
+from callability.adapter.phrases import Phrases, fill, in_sentence, on_one_line, with_declared
+from callability.contract.vocabulary import ToolStatus
+from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolsRequest, CheckToolsResponse, ToolResult
 from callability.v1.verdict_pb2 import ToolStatus as WireStatus
 from callability.v1.verdict_pb2 import ToolWords
-from callability.vocabulary import ToolStatus
 
 if TYPE_CHECKING:
     from callability.adapter.discovery import ToolText
@@ -233,3 +238,49 @@ def _judged(result: ToolResult, words: Mapping[tuple[ToolStatus, str], ToolWords
     status = status_of(verdict.status)
     own = verdict.rule if (status, verdict.rule) in words and not verdict.undetermined else ""
     return status, verdict.withhold_text, own, verdict.undetermined, tuple(verdict.unread)
+
+
+_ORDER = (
+    ToolStatus.DISABLED_BY_CONFIG,
+    ToolStatus.DISABLED_BY_USER,
+    ToolStatus.PENDING_APPROVAL,
+    ToolStatus.SERVER_DISABLED,
+    ToolStatus.SERVER_QUARANTINED,
+    ToolStatus.DISABLED_UNKNOWN,
+)
+
+
+def tool_counts(judgement: Judgement) -> dict[str, dict[str, int]]:
+    """Return, for each server with a tool that is not callable, how many are callable, and how many are not and why.
+
+    A server whose tools are all callable is not in it, so that its entry gains nothing (SC-005).
+    """
+    found: dict[str, Counter[ToolStatus]] = {}
+    for tool in judgement.tools:
+        found.setdefault(tool.server, Counter())[tool.status] += 1
+    return {
+        server: {
+            "callable": counts[ToolStatus.CALLABLE],
+            **{str(each): counts[each] for each in _ORDER if counts[each]},
+        }
+        for server, counts in found.items()
+        if counts[ToolStatus.CALLABLE] < counts.total()
+    }
+
+
+def check_tool_request(inventory: CheckToolsRequest, server: str, tool: str) -> CheckToolRequest:
+    """Return the request about a tool of an inventory.
+
+    Raises:
+        KeyError: it is not in it.
+    """
+    for each in inventory.servers:
+        if each.name == server:
+            for one in each.tools:
+                if one.name == tool:
+                    request = CheckToolRequest(server=server, server_facts=each.facts, tool=tool, tool_facts=one.facts)
+                    # An agent that is absent is unknown; copied, it would be present and without a name.
+                    if inventory.HasField("agent"):
+                        request.agent.CopyFrom(inventory.agent)
+                    return request
+    raise KeyError(tool)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from callability.kernel.calls import LocalCalls
+    from callability.kernel.envelope import BundleRefused, RefusalCode
     from callability.kernel.policy import LocalPolicy, read
-    from callability.kernel.refusal import BundleRefused, RefusalCode
-    from callability.kernel.rule_set import Axis, RuleSet
-    from callability.kernel.verdict import Verdict, Words
+    from callability.kernel.rule_set import Axis, RuleSet, Verdict, Words
 
 __all__ = ["Axis", "BundleRefused", "LocalCalls", "LocalPolicy", "RefusalCode", "RuleSet", "Verdict", "Words", "read"]
 _MODULES = {"policy": ("LocalPolicy", "read"), "refusal": ("BundleRefused", "RefusalCode"), "calls": ("LocalCalls",)}

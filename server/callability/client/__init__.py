@@ -5,13 +5,10 @@
 
 from callability.client.blocking_client import BlockingClient
 from callability.client.client import Client
-from callability.client.credentials import Credentials
-from callability.client.decision import Decision
-from callability.client.failure import ClientClosed, InvalidRequest, PolicyUnavailable
-from callability.client.hooks import Hooks, LoggingHooks
-from callability.client.inventory import Inventory
-from callability.client.listed_tool import NO_RECORD, tool_facts
-from callability.request_context import request_id
+from callability.client.hooks import ClientClosed, Hooks, InvalidRequest, LoggingHooks, PolicyUnavailable
+from callability.client.inventory import NO_RECORD, Decision, Inventory, tool_facts
+from callability.client.replicas import Credentials
+from callability.process.logs import request_id
 
 __all__ = [
     "NO_RECORD",

@@ -10,26 +10,26 @@ from typing import Protocol
 
 from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
 from callability.adapter.rejection import ambiguous_tool
-from callability.client.asyncio_remote import AsyncioRemote
-from callability.client.credentials import PLAIN, Credentials
-from callability.client.decision import Decision
-from callability.client.failure import PolicyUnavailable
-from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
-from callability.client.inventory import Inventory
+from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks, PolicyUnavailable
+from callability.client.inventory import Decision, Inventory
 from callability.client.local import MAX_AGE_SECONDS, AsyncioLocal, local_decisions
-from callability.client.method import (
+from callability.client.remote import AsyncioRemote
+from callability.client.replicas import (
+    ATTEMPT_SECONDS,
     CHECK_TOOL,
     CHECK_TOOLS,
     CLASSIFY_ENABLE,
     CLASSIFY_LOAD,
     EXPLAIN_TOOL,
     GET_POLICY,
+    PLAIN,
+    Credentials,
     Method,
+    Replicas,
+    ReplicaState,
     Request,
     Response,
 )
-from callability.client.replicas import ATTEMPT_SECONDS, Replicas
-from callability.client.rotation import ReplicaState
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Agent
 from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse

@@ -1,20 +1,97 @@
-"""The policy that decides in this process, and for how long nothing has confirmed it."""
+"""The policy that decides in this process, and for how long nothing has confirmed it.
+
+The last good bundle on disk, for a start at which no service answers.
+
+Following a bundle in a file, which is replaced as a whole when a new one comes.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 
-from callability.client.failure import PolicyUnavailable
-from callability.client.hooks import GuardedHooks
-from callability.client.kept_bundle import KeptBundle
+from callability.client.hooks import GuardedHooks, PolicyUnavailable
 from callability.kernel.calls import UNOBSERVED, LocalCalls
-from callability.kernel.encoded_results import Observer
+from callability.kernel.envelope import MAX_BYTES, BundleRefused, RefusalCode
 from callability.kernel.policy import LocalPolicy, read
-from callability.kernel.refusal import BundleRefused, RefusalCode
+from callability.kernel.results import Observer
+from callability.process.regular_file import read_regular, replacing
+
+_MAGIC = b"callability kept bundle 1\n"
+_MAX_HEAD = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A bundle from disk, and for how many seconds nothing has confirmed it; None if the clock went back since."""
+
+    bundle: bytes
+    age_seconds: float | None
+    sequence: int
+
+
+class KeptBundle:
+    """A file with one bundle and the time of its last confirmation, by the wall clock. It is replaced as a whole."""
+
+    def __init__(self, path: Path, wall_clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._wall_clock = wall_clock
+
+    def read(self) -> Kept | None:
+        """Return what the file holds; None if there is no file, or it is not whole.
+
+        Raises:
+            OSError: the file is there and cannot be read.
+        """
+        try:
+            data = read_regular(self._path)
+        except FileNotFoundError:
+            return None
+        magic, head, bundle = data[: len(_MAGIC)], *_split(data[len(_MAGIC) :])
+        try:
+            values = json.loads(head)
+            confirmed_at, sequence = float(values["confirmed_at"]), int(values["sequence"])
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            return None
+        if magic != _MAGIC:
+            return None
+        age = self._wall_clock() - confirmed_at
+        return Kept(bundle, age if age >= 0 else None, sequence)
+
+    def write(self, bundle: bytes, sequence: int) -> None:
+        """Put a bundle that is confirmed now in place of what the file holds; its directory is made if it is missing.
+
+        Raises:
+            OSError: it cannot be written; the file is then as it was.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        head = json.dumps({"confirmed_at": self._wall_clock(), "sequence": sequence}).encode()
+        # A link leads to the file that is replaced.
+        target = Path(os.path.realpath(self._path))
+        with replacing(target, 0o600) as file:
+            file.write(_MAGIC + head + b"\n" + bundle)
+        _sync(target.parent)
+
+
+def _split(data: bytes) -> tuple[bytes, bytes]:
+    head = data[:_MAX_HEAD].partition(b"\n")[0]
+    return head, data[len(head) + 1 :]
+
+
+def _sync(directory: Path) -> None:
+    """Make the replacement of a file in a directory last, even if the machine stops."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 _NO_ANSWER = "the policy service gave no answer (UNAVAILABLE)"
 _SHARE = 20
@@ -194,3 +271,70 @@ class HeldPolicy:
 def _check_digest(policy: LocalPolicy, digest: str) -> None:
     if digest and policy.digest != digest:
         raise BundleRefused(RefusalCode.DAMAGED, "the bundle has another digest than was announced")
+
+
+POLL_SECONDS = 1.0
+"""How often the file is looked at. Each look at a file that is as it was confirms the policy."""
+CLOSE_SECONDS = 10.0
+
+_Signature = tuple[int, int, int]
+
+
+class BundleFile:
+    """Keeps a policy current from a file, in a thread of its own."""
+
+    def __init__(self, path: Path, held: HeldPolicy, hooks: GuardedHooks, *, rollback: bool) -> None:
+        self._path = path
+        self._held = held
+        self._hooks = hooks
+        self._rollback = rollback
+        self._accepted: _Signature | None = None
+        self._refused: _Signature | None = None
+        self._why = ""
+        self._closed = Event()
+        self._thread = Thread(target=self._follow, daemon=True, name="callability-policy")
+
+    def open(self) -> None:
+        """Read the file, and begin to follow it."""
+        self._look()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, and wait for the thread."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_SECONDS)
+
+    def _follow(self) -> None:
+        while not self._closed.wait(POLL_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            before = self._signature()
+            if before == self._accepted:
+                self._held.confirm()
+                return
+            if before == self._refused:
+                return
+            bundle = read_regular(self._path, MAX_BYTES + 1)
+            # A file that changes while it is read is read again.
+            whole = self._signature() == before
+        except OSError as error:
+            self._report(error.strerror or "error")
+            return
+        if whole and self._held.accept(bundle, rollback=self._rollback):
+            self._accepted, self._refused = before, None
+        elif whole:
+            # It stays refused: the keys are the same, and a sequence number that was accepted never becomes lower.
+            self._refused = before
+        self._report("")
+
+    def _signature(self) -> _Signature:
+        found = self._path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _report(self, why: str) -> None:
+        if why and why != self._why:
+            self._hooks.log(logging.ERROR, "bundle_unreadable", {"why": why})
+        self._why = why

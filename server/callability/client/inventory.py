@@ -1,19 +1,173 @@
-"""The servers and tools of a proxy with their facts, which a proxy keeps current."""
+"""The servers and tools of a proxy with their facts, which a proxy keeps current.
+
+The facts and the texts of a tool as an MCP server lists it, whichever library read the list.
+
+What becomes of a call that an agent makes by a qualified name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from threading import RLock
 from types import MappingProxyType
+from typing import Any
 
 from callability.adapter import SEPARATOR, Scope, ToolText
 from callability.adapter.json_text import well_formed
 from callability.adapter.judgement import in_scope
-from callability.client.decision import LIKELY_TOOL, NamedTool, splits
 from callability.client.judgements import Judgements, Judging, KnownServer
-from callability.client.listed_tool import tool_name, tool_text
+from callability.contract.vocabulary import MAX_BYTES, byte_length
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2
+from callability.v1 import facts_pb2, verdict_pb2
+
+NO_RECORD = facts_pb2.Approval()
+"""The approval of a tool that has no record. It must not be changed."""
+
+_HINTS = {
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}
+
+
+def tool_facts(
+    tool: object,
+    *,
+    config_denied: bool | None,
+    approval: facts_pb2.Approval | None,
+    labels: Mapping[str, str] | None = None,
+    declared: Mapping[str, str] | None = None,
+    caller_refuses: bool = False,
+) -> facts_pb2.ToolFacts:
+    """Return complete facts of a tool: its annotations from the list, and what the proxy knows beside it.
+
+    Args:
+        tool: the tool as the server lists it: an object of an MCP library, or the JSON object.
+        config_denied: whether the operator's configuration denies the tool; None if it could not be read.
+        approval: what was read about its approval, `NO_RECORD` if there is no record, None if it could not be read.
+        labels: the operator's labels of the tool.
+        declared: the facts that the policy declares of tools, by name.
+        caller_refuses: whether the proxy's own gate refuses the tool.
+
+    Raises:
+        ValueError: an annotation is not true, false or absent.
+    """
+    return facts_pb2.ToolFacts(
+        config_denied=config_denied,
+        approval=approval,
+        annotations=_annotations(tool),
+        labels=facts_pb2.Labels(values=labels or {}),
+        declared_facts=facts_pb2.DeclaredFacts(values=declared or {}),
+        caller_refuses=caller_refuses,
+    )
+
+
+def tool_name(tool: object) -> str:
+    """Return the name of a tool as the server lists it.
+
+    Raises:
+        ValueError: it has none.
+    """
+    name = _field(tool, "name")
+    if not isinstance(name, str) or not name:
+        raise ValueError("a listed tool has no name")
+    return name
+
+
+def tool_text(tool: object) -> ToolText:
+    """Return what a server says about a tool, for a discovery answer."""
+    description, schema, annotations = (_field(tool, name) for name in ("description", "inputSchema", "annotations"))
+    return ToolText(
+        description if isinstance(description, str) else None,
+        dict(schema) if isinstance(schema, Mapping) else None,
+        None if annotations is None else _plain(annotations),
+    )
+
+
+def _annotations(tool: object) -> facts_pb2.Annotations:
+    given = _field(tool, "annotations")
+    hints = {name: None if given is None else _field(given, written) for name, written in _HINTS.items()}
+    for name, value in hints.items():
+        if value is not None and not isinstance(value, bool):
+            raise ValueError(f"the annotation `{_HINTS[name]}` must be true or false, and is {type(value).__name__}")
+    return facts_pb2.Annotations(**{name: value for name, value in hints.items() if isinstance(value, bool)})
+
+
+def _field(holder: object, written: str) -> Any:
+    """Return a field of a JSON object, or of an object of a library, that may have Python's spelling of its name."""
+    if isinstance(holder, Mapping):
+        return holder.get(written)
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in written)
+    for name in (snake, written, "parameters" if written == "inputSchema" else written):
+        # A name that is there counts, even if its value is None: other spellings may be deprecated.
+        if hasattr(holder, name):
+            return getattr(holder, name)
+    return None
+
+
+def _plain(annotations: Any) -> dict[str, Any]:
+    if isinstance(annotations, Mapping):
+        return dict(annotations)
+    dumped: dict[str, Any] = annotations.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped
+
+
+LIKELY_TOOL = facts_pb2.ToolFacts(
+    config_denied=False,
+    approval=facts_pb2.Approval(),
+    annotations=facts_pb2.Annotations(read_only=True),
+    labels=facts_pb2.Labels(),
+)
+"""The facts of a tool that only its server or the agent can lock. They must not be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a call: the agent reads `rejection`; if there is none, `tool` of `server` is called.
+
+    `response` is the policy's answer about the tool; None if the name means no tool, or if there is no answer.
+    """
+
+    server: str
+    tool: str
+    response: pb.CheckToolResponse | None
+    rejection: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTool:
+    """A tool that a qualified name can mean: one that is listed, or one of a server whose list may not be there."""
+
+    request: pb.CheckToolRequest
+    refusal: str
+    listed: bool
+    has_others: bool
+    """Whether the server has tools that are listed."""
+
+    @property
+    def fits_a_request(self) -> bool:
+        """Whether a request can hold both names; otherwise there is no verdict, as in a judgement."""
+        return all(0 < byte_length(name) <= MAX_BYTES for name in (self.request.server, self.request.tool))
+
+    def is_answered_by(self, response: pb.CheckToolResponse) -> bool:
+        """Return whether an answer is about this tool; if it is not listed, it is so only if its server is off.
+
+        The list of a disabled server is not current, and that of one in quarantine may be missing.
+        """
+        status = response.verdict.status
+        off = status == verdict_pb2.TOOL_STATUS_SERVER_DISABLED
+        held = status == verdict_pb2.TOOL_STATUS_SERVER_QUARANTINED and not self.has_others
+        return self.listed or off or held
+
+
+def splits(name: str, separator: str) -> Iterator[tuple[str, str]]:
+    """Yield every server and tool whose qualified name this is: the name of a server may hold the separator."""
+    place = name.find(separator)
+    while place >= 0:
+        yield name[:place], name[place + len(separator) :]
+        place = name.find(separator, place + 1)
 
 
 class Inventory:

@@ -1,27 +1,105 @@
-"""Judgements by agent and revision, of which only what has changed is decided again."""
+"""Judgements by agent and revision, of which only what has changed is decided again.
+
+Splits a question about many tools into requests within the limits of the service.
+
+Tools that no request can hold: each is an error of its own, so that the others of its inventory are decided.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from threading import Lock
 
 from callability.adapter import ALL_SERVERS, SEPARATOR, JudgedTool, Judgement, ToolText, judge
-from callability.client.batches import batches
-from callability.client.failure import PolicyUnavailable
-from callability.client.too_large import StandIns
+from callability.client.hooks import PolicyUnavailable
+from callability.contract.vocabulary import MAX_BYTES, ToolStatus, byte_length
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
+from callability.v1.callability_service_pb2 import CheckToolsRequest, ServerTools, Tool
+from callability.v1.facts_pb2 import Agent, ToolFacts
 from callability.v1.verdict_pb2 import ToolWords
-from callability.vocabulary import ToolStatus
+
+MAX_TOOLS = 20_000
+MAX_SERVERS_OF_A_BATCH = 2_000
+MAX_BYTES_OF_A_BATCH = 3 * 1024 * 1024
+"""Bytes of a request. A service takes 1 MiB more: nobody has to count to the byte."""
+_AROUND = 16
+"""Bytes around an item of a request, and some room."""
+
+
+def batches(agent: Agent | None, servers: Iterable[ServerTools]) -> Iterator[CheckToolsRequest]:
+    """Yield requests about the tools of some servers; those of one server may be spread over several requests."""
+    request = CheckToolsRequest(agent=agent)
+    empty = MAX_BYTES_OF_A_BATCH - request.ByteSize()
+    room, space = MAX_TOOLS, empty
+    for server in servers:
+        start, end = 0, len(server.tools)
+        above = ServerTools(name=server.name, facts=server.facts)
+        own = above.ByteSize() + _AROUND
+        while start < end:
+            tools, size = _fitting(server.tools[start : start + room], space - own)
+            if not tools and request.servers:
+                room = 0
+            else:
+                # What fits in no request is sent by itself, for the service to refuse.
+                part = tools or server.tools[start : start + 1]
+                request.servers.append(server if len(part) == end else _with_tools(above, part))
+                start, room, space = start + len(part), room - len(part), space - own - size
+            if not room or len(request.servers) == MAX_SERVERS_OF_A_BATCH:
+                yield request
+                request, room, space = CheckToolsRequest(agent=agent), MAX_TOOLS, empty
+    if request.servers:
+        yield request
+
+
+def _fitting(tools: Sequence[Tool], space: int) -> tuple[Sequence[Tool], int]:
+    """Return the first of some tools that have at most so many bytes together, and their bytes."""
+    size = 0
+    for number, tool in enumerate(tools):
+        more = tool.ByteSize() + _AROUND
+        if size + more > space:
+            return tools[:number], size
+        size += more
+    return tools, size
+
+
+def _with_tools(server: ServerTools, tools: Sequence[Tool]) -> ServerTools:
+    return ServerTools(name=server.name, facts=server.facts, tools=tools)
+
+
+FACTS_BYTES = 65_536
+"""The most bytes that the facts of a tool may have in a request."""
+
+
+class StandIns:
+    """Names for the tools that are too large to be asked about. A service answers each by an error of its item."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, str] = {}
+
+    def requested(self, tool: str, facts: ToolFacts) -> Tool:
+        """Return what a request holds about a tool: the tool, or a name that is too long, in place of one too large."""
+        # Four bytes are the most that a character has.
+        short = len(tool) <= MAX_BYTES // 4 or byte_length(tool) <= MAX_BYTES
+        if short and facts.ByteSize() <= FACTS_BYTES:
+            return Tool(name=tool, facts=facts)
+        name = f"{len(self._tools):0{MAX_BYTES + 1}}"
+        self._tools[name] = tool
+        return Tool(name=name)
+
+    def judged(self, judged: JudgedTool) -> JudgedTool:
+        """Return a judged tool under the name that it has."""
+        return judged._replace(tool=self._tools[judged.tool]) if judged.tool in self._tools else judged
+
 
 MAX_AGENTS = 64
 """Agents whose judgements are kept; those of the least recent one go first."""
 MAX_REVISIONS = 2
 """Revisions whose judgements are kept for an agent: during a roll-out, replicas may answer by two."""
-MAX_SERVERS = 4_096
+MAX_SERVERS_KEPT = 4_096
 """Servers that are kept beside those of the last judgement."""
 MAX_ROUNDS = 6
 """How often the tools are asked about again if the revision changes meanwhile."""
@@ -152,7 +230,7 @@ class Judgements:
             if kept.latest is None or [*kept.latest[0]] != [*judged]:
                 kept.latest = judged, _joined(judged, kept.words, self._separator)
                 kept.servers.update((each.known.name, each) for each in judged)
-                if len(kept.servers) > MAX_SERVERS:
+                if len(kept.servers) > MAX_SERVERS_KEPT:
                     kept.servers = {each.known.name: each for each in judged}
             return kept.latest[1]
 

@@ -1,22 +1,217 @@
-"""A call of a service with several replicas, without its transport: who is asked, and what an outcome means."""
+"""A call of a service with several replicas, without its transport: who is asked, and what an outcome means.
+
+Which replica is asked next: round-robin over those that serve, the others after them.
+
+How a client shows who it is, and checks whom it asks.
+
+The calls of the contract that a client makes.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain, repeat
+from threading import Lock
+from typing import Generic, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-from callability import request_context
-from callability.client.credentials import Credentials, Options
-from callability.client.failure import FINAL, InvalidRequest, PolicyUnavailable, no_answer
-from callability.client.hooks import GuardedHooks, Metadata
-from callability.client.method import Method, Request, Response
-from callability.client.rotation import ReplicaState, Rotation
-from callability.request_context import REQUEST_ID
+from callability.client.hooks import FINAL, GuardedHooks, InvalidRequest, Metadata, PolicyUnavailable, no_answer
+from callability.process import logs
+from callability.process.address import DIRECT, check_loopback, check_service_address, is_loopback
+from callability.process.logs import REQUEST_ID
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import policy_service_pb2
+
+PATIENCE_SECONDS = 5.0
+"""How long after a replica was lost a second attempt waits for a connection to it: it may be starting again."""
+
+REFUSED_PAUSES = (0.1, 0.2, 0.4, 0.8)
+"""Seconds before each further attempt at the only address, if it refuses calls; the last one repeats."""
+
+
+class ReplicaState(StrEnum):
+    """What is known of a replica."""
+
+    UNKNOWN = "unknown"
+    """Its health has not been read: it is asked like one that serves."""
+    SERVING = "serving"
+    """It says that it serves."""
+    DOWN = "down"
+    """It cannot be reached, or says that it does not serve."""
+    SUSPECT = "suspect"
+    """It did not answer in time, and has not said since that it serves."""
+
+
+_USABLE = frozenset({ReplicaState.UNKNOWN, ReplicaState.SERVING})
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt of a call: the replica to ask, whether to wait until it is connected, and the seconds to pause first.
+
+    One with a pause is only for a call that was refused.
+    """
+
+    replica: int
+    patient: bool
+    pause: float = 0.0
+
+
+class Rotation:
+    """The states of replicas, by their number, and whose turn it is. It may be used from several threads."""
+
+    def __init__(self, replicas: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._turn = 0
+        self._states = [ReplicaState.UNKNOWN] * replicas
+        self._lost_at = [clock()] * replicas
+
+    @property
+    def states(self) -> tuple[ReplicaState, ...]:
+        """The state of each replica."""
+        with self._lock:
+            return tuple(self._states)
+
+    def attempts(self) -> Iterator[Attempt]:
+        """Return the two attempts of a call. They go to different replicas, if there are two.
+
+        The only replica may be a load balancer, which passes on the refusals of a replica that stops. So there are
+        further attempts at it without an end, unless it has been away for longer.
+        """
+        with self._lock:
+            self._turn = (self._turn + 1) % len(self._states)
+            turns = [(self._turn + step) % len(self._states) for step in range(len(self._states))]
+            order = sorted(turns, key=lambda replica: self._states[replica] not in _USABLE)
+            first, second = order[0], order[1 % len(order)]
+            waits = self._clock() - self._lost_at[second] < PATIENCE_SECONDS
+            patient = waits or self._states[second] in _USABLE
+            pauses = chain(REFUSED_PAUSES, repeat(REFUSED_PAUSES[-1])) if first == second and patient else ()
+            both = (Attempt(first, patient=False), Attempt(second, patient=patient))
+            return chain(both, (Attempt(second, patient=True, pause=pause) for pause in pauses))
+
+    def saw(self, replica: int, state: ReplicaState) -> bool:
+        """Note the state of a replica, and return whether it is another than before."""
+        with self._lock:
+            before = self._states[replica]
+            if before in _USABLE and state not in _USABLE:
+                self._lost_at[replica] = self._clock()
+            self._states[replica] = state
+            return before is not state
+
+
+_PLAIN = "what a proxy sends would not be encrypted: give `Credentials(channel=grpc.ssl_channel_credentials(...))`"
+_OPTIONS = (
+    # The answer about 20,000 tools may have more than the 4 MiB that gRPC accepts by default.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # A second attempt goes to another replica. gRPC's own would go to the same one, within the same deadline.
+    ("grpc.enable_retries", 0),
+    # Finds a connection that a network dropped silently. A server takes more than one ping in five minutes for abuse.
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+
+Options = tuple[tuple[str, int | str], ...]
+"""Options of a gRPC channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The credentials of a client. Without `channel` nothing is encrypted, and only this machine can be asked.
+
+    Args:
+        channel: TLS, from `grpc.ssl_channel_credentials`, with a client certificate for mutual TLS.
+        call: credentials of each call, such as those of `grpc.metadata_call_credentials`; they need `channel`.
+        token: a bearer token, or a function that returns the current one. It is called for each attempt and must not
+            block.
+        server_name: the name in the certificate of the service, if it is not that of its address.
+
+    Raises:
+        ValueError: `call` or `server_name` is given without `channel`.
+    """
+
+    channel: grpc.ChannelCredentials | None = None
+    call: grpc.CallCredentials | None = None
+    token: str | Callable[[], str] | None = None
+    server_name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.channel is None and (self.call is not None or self.server_name):
+            raise ValueError("`call` and `server_name` go with `channel`")
+
+    def __repr__(self) -> str:
+        return f"Credentials(encrypted={self.channel is not None}, token={'given' if self.token else None})"
+
+    def metadata(self) -> Sequence[tuple[str, str]]:
+        """Return the metadata of one attempt."""
+        if self.token is None:
+            return ()
+        token = self.token if isinstance(self.token, str) else self.token()
+        return (("authorization", f"Bearer {token}"),)
+
+    @property
+    def of_channel(self) -> grpc.ChannelCredentials | None:
+        """The credentials of a channel; None: it is not encrypted."""
+        if self.channel is None or self.call is None:
+            return self.channel
+        return grpc.composite_channel_credentials(self.channel, self.call)
+
+    def options(self, address: str) -> Options:
+        """Return the options of a channel to an address.
+
+        Raises:
+            AddressRefused: the address is none, or is another machine's and nothing would be encrypted.
+        """
+        host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+        if self.channel is None or address.startswith("unix:"):
+            check_service_address(address, _PLAIN)
+        elif is_loopback(host):
+            check_loopback(address, "")
+        named = (("grpc.ssl_target_name_override", self.server_name),) if self.server_name else ()
+        direct = (DIRECT,) if address.startswith("unix:") or is_loopback(host) else ()
+        return (*_OPTIONS, *direct, *named)
+
+
+PLAIN = Credentials()
+"""No credentials: a service on this machine that asks for none."""
+
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[Request, Response]):
+    """A unary call: its name, its path on the wire, and its messages."""
+
+    name: str
+    path: str
+    request: type[Request]
+    response: type[Response]
+
+
+_CALLABILITY = pb.DESCRIPTOR.services_by_name["CallabilityService"].full_name
+_POLICY = policy_service_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name
+
+CHECK_TOOL = Method("CheckTool", f"/{_CALLABILITY}/CheckTool", pb.CheckToolRequest, pb.CheckToolResponse)
+CHECK_TOOLS = Method("CheckTools", f"/{_CALLABILITY}/CheckTools", pb.CheckToolsRequest, pb.CheckToolsResponse)
+EXPLAIN_TOOL = Method("ExplainTool", f"/{_CALLABILITY}/ExplainTool", pb.ExplainToolRequest, pb.ExplainToolResponse)
+CLASSIFY_LOAD = Method("ClassifyLoad", f"/{_CALLABILITY}/ClassifyLoad", pb.ClassifyLoadRequest, pb.ClassifyLoadResponse)
+CLASSIFY_ENABLE = Method(
+    "ClassifyEnable", f"/{_CALLABILITY}/ClassifyEnable", pb.ClassifyEnableRequest, pb.ClassifyEnableResponse
+)
+GET_POLICY = Method(
+    "GetPolicy", f"/{_POLICY}/GetPolicy", policy_service_pb2.GetPolicyRequest, policy_service_pb2.GetPolicyResponse
+)
+
 
 _LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 """Codes after which a replica is not asked first until it says that it serves."""
@@ -141,7 +336,7 @@ class Replicas:
         about = {"method": method.name, "path": method.path.removeprefix("/")}
         with self.hooks.span(f"callability.{method.name}", about) as metadata:
             try:
-                with_id = (*metadata, (REQUEST_ID, request_context.current_id()))
+                with_id = (*metadata, (REQUEST_ID, logs.current_id()))
                 return (yield from self._attempts(method, request.SerializeToString(), with_id))
             except (PolicyUnavailable, InvalidRequest) as error:
                 outcome = "unavailable" if isinstance(error, PolicyUnavailable) else "invalid"

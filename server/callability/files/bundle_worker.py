@@ -8,8 +8,8 @@ from __future__ import annotations
 import pickle
 import sys
 
-from callability.child_process.limits import limit_this_process
-from callability.files.bundle_source import ReadBundle, source_of
+from callability.files.policy_source import ReadBundle, source_of
+from callability.process.child import limit_this_process
 
 MAX_CPU = 60
 """Seconds of processor time of the process."""

@@ -1,16 +1,22 @@
-"""The source of a policy: its files are read once, so that the bytes that were checked are the ones served."""
+"""The source of a policy: its files are read once, so that the bytes that were checked are the ones served.
+
+From the bytes of a bundle to the source of a policy: its rule files, or the finding that refuses it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from callability import document
-from callability.finding import Finding, Place
-from callability.regular_file import read_regular
+from callability.bundle.v1 import bundle_pb2 as pb
+from callability.contract.finding import Finding, Place, shown
+from callability.files import document
+from callability.kernel.envelope import BundleRefused, Envelope, invalid, opened
+from callability.kernel.policy import payload_in
+from callability.process.regular_file import read_regular
 
 MAX_FILES = 16
 """YAML files in the directory of a policy, including those whose names are no question."""
@@ -134,3 +140,55 @@ def revision_of(files: Iterable[tuple[str, bytes]]) -> str:
     for name, data in sorted(files):
         digest.update(b"%b\0%d\0%b" % (name.encode(errors="surrogateescape"), len(data), data))
     return digest.hexdigest()
+
+
+BUILD = "build it with `callability bundle build --with-rule-files`"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBundle:
+    """The bytes of a bundle in a file, and what is demanded of it: see `callability.bundle.read`."""
+
+    file: str
+    data: bytes
+    keys: Mapping[str, bytes] | None = None
+    accepted_sequence: int = 0
+
+
+def source_of(bundle: ReadBundle) -> PolicySource:
+    """Return the rule files in a bundle, or the finding that refuses it."""
+    try:
+        envelope = opened(bundle.data, bundle.keys)
+        payload = payload_in(envelope, bundle.accepted_sequence)
+        if payload.rule_files:
+            return _source(bundle.file, envelope, payload)
+        return refused(Finding(Place(bundle.file), "no-rule-files", "the bundle has no rule files", BUILD))
+    except BundleRefused as error:
+        return refused(Finding(Place(bundle.file), "bundle-refused", str(error)))
+
+
+def refused(finding: Finding) -> PolicySource:
+    """Return the source of a bundle that a finding refuses."""
+    return PolicySource(finding.place.file, (), (finding,))
+
+
+def _source(file: str, envelope: Envelope, payload: pb.Payload) -> PolicySource:
+    _check_names(payload)
+    contents = {PurePath(file, each.name): each.content for each in payload.rule_files}
+    files = tuple(PolicyFile(path, str(path), content) for path, content in contents.items())
+    names = frozenset(path.stem for path in contents)
+    source = PolicySource(file, files, (), names, envelope.digest, payload.sequence)
+    if source.revision != payload.revision:
+        raise invalid(f"its rule files have revision {source.revision}, and it states {shown(payload.revision)}")
+    return source
+
+
+def _check_names(payload: pb.Payload) -> None:
+    """Refuse names that the files of a directory cannot have, so that a finding names the file that is meant."""
+    if len(payload.rule_files) > MAX_FILES:
+        raise invalid(f"the bundle has {len(payload.rule_files):,} rule files; the maximum is {MAX_FILES}")
+    seen = set()
+    for name in (each.name for each in payload.rule_files):
+        if not name or name in seen or name.startswith(".") or PurePath(name).name != name or "\0" in name:
+            raise invalid(f"{shown(name)} cannot be the name of a rule file, or is repeated")
+        seen.add(name)

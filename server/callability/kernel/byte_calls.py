@@ -2,6 +2,11 @@
 
 A batch costs what its objects cost. So requests are read into lazy messages, whose parts stay bytes: the facts of a
 tool, or a server with all its tools, are a key to a result that is already encoded, and a reply joins such bytes.
+
+Lazy forms of the contract's messages: the same wire, but parts that are messages or text stay bytes.
+
+So the facts of a tool are one `bytes` value, and so is a server with all its tools; written, the results of a server
+are bytes that are joined.
 """
 
 from __future__ import annotations
@@ -12,28 +17,94 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from callability.bounded_cache import BoundedCache
-from callability.kernel import lazy_messages, limits, request_size
-from callability.kernel.encoded_results import (
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from callability.contract.vocabulary import Retry
+from callability.kernel import limits
+from callability.kernel.envelope import invalid
+from callability.kernel.facts import FactReader, Readings
+from callability.kernel.limits import PARTS_BYTES, InvalidName, InvalidRequest
+from callability.kernel.policy import LocalPolicy
+from callability.kernel.results import (
+    BoundedCache,
     Counted,
     EncodedResult,
     EncodedServerResults,
     Gap,
     Observer,
+    ToolMessages,
     WordsKey,
     gaps_of,
     joined,
     undeclared,
 )
-from callability.kernel.facts import FactReader, Readings
-from callability.kernel.limits import InvalidName, InvalidRequest
-from callability.kernel.policy import LocalPolicy
-from callability.kernel.refusal import invalid
-from callability.kernel.verdict import Verdict
-from callability.kernel.words import ToolMessages
+from callability.kernel.rule_set import Verdict
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2, verdict_pb2
-from callability.vocabulary import Retry
+from callability.v1 import facts_pb2, outcome_pb2, verdict_pb2
+
+_AS_BYTES = {
+    "Agent": {"name"},
+    "CheckToolRequest": {"server", "server_facts", "tool", "tool_facts"},
+    "ServerTools": {"name", "facts"},
+    "Tool": {"name", "facts"},
+    "CheckToolsRequest": {"servers"},
+    "CheckToolsResponse": {"servers", "words"},
+}
+
+
+def _lazy_pool() -> descriptor_pool.DescriptorPool:
+    pool = descriptor_pool.DescriptorPool()
+    for module in (facts_pb2, verdict_pb2, outcome_pb2, pb):
+        file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        if module is pb:
+            # The older syntax distinguishes an empty value from an absent one, so that sizes differ by parts alone.
+            file.ClearField("syntax")
+        for message in file.message_type:
+            for field in message.field:
+                if field.name in _AS_BYTES.get(message.name, ()):
+                    field.type = descriptor_pb2.FieldDescriptorProto.Type.ValueType(FieldDescriptor.TYPE_BYTES)
+                    field.ClearField("type_name")
+        pool.Add(file)
+    return pool
+
+
+_POOL = _lazy_pool()
+
+
+def _lazy(message: type[Message]) -> Any:
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(message.DESCRIPTOR.full_name))
+
+
+_REQUESTS: dict[type[Message], Any] = {
+    message: _lazy(message) for message in (pb.CheckToolRequest, pb.CheckToolsRequest, pb.ServerTools)
+}
+CheckToolsResponse: Any = _lazy(pb.CheckToolsResponse)
+
+
+def read(message: type[Message], data: bytes) -> Any:
+    """Read a request into its lazy form.
+
+    A message may stand on the wire in parts, which are to be merged, where bytes would keep the last part alone. The
+    sizes then differ, and the request is first brought to its usual form, unless that would make too many objects. The
+    servers of a `CheckToolsRequest` are never merged, and its agent is merged by the lazy form.
+
+    Raises:
+        InvalidRequest: the bytes are not such a message, or too many and in parts.
+    """
+    try:
+        request = _REQUESTS[message].FromString(data)
+        if message is not pb.CheckToolsRequest and request.ByteSize() != len(data):
+            if len(data) > PARTS_BYTES:
+                found = f"a message that is written in parts has {len(data):,} bytes, and may have {PARTS_BYTES:,}"
+                raise InvalidRequest("ITEM_TOO_LARGE", found)
+            request = _REQUESTS[message].FromString(message.FromString(data).SerializeToString())
+    except DecodeError:
+        raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message.DESCRIPTOR.name}`") from None
+    return request
+
 
 MAX_REQUESTS = 4_096
 """Requests about one tool that are kept with their result: a proxy asks again at each call of the tool."""
@@ -122,12 +193,12 @@ class ByteCalls:
         """
         if self._limited:
             yield from _check_size(data)
-        request = lazy_messages.read(pb.CheckToolsRequest, data)
+        request = read(pb.CheckToolsRequest, data)
         servers = request.servers
         self._check_sizes(0, len(servers))
         agent = self._agent_of(request)
         agent_key = agent.key
-        reply = lazy_messages.CheckToolsResponse(revision=self.revision)
+        reply = CheckToolsResponse(revision=self.revision)
         words: set[WordsKey] = set()
         gaps: Counter[Gap] = Counter(undeclared("agent", agent.undeclared))
         fresh: list[Sequence[EncodedResult]] = []
@@ -234,7 +305,7 @@ class ByteCalls:
         return found
 
     def _decide_tool(self, data: bytes) -> EncodedResult:
-        request = lazy_messages.read(pb.CheckToolRequest, data)
+        request = read(pb.CheckToolRequest, data)
         limits.check_name(request.server, "server")
         limits.check_name(request.tool, "tool")
         agent = self._agent_of(request)
@@ -249,8 +320,8 @@ class ByteCalls:
         self, data: bytes, agent: Readings, agent_key: _AgentKey, before: int
     ) -> Generator[None, None, EncodedServerResults]:
         if self._limited:
-            request_size.check_tools(data, before)
-        server = lazy_messages.read(pb.ServerTools, data)
+            limits.check_tools(data, before)
+        server = read(pb.ServerTools, data)
         tools = server.tools
         self._check_sizes(before + len(tools), 0)
         found: list[EncodedResult] = []
@@ -409,7 +480,7 @@ def fact_key(facts: bytes) -> bytes | str:
 
 def _check_size(data: bytes) -> Iterator[None]:
     """Check how much a request holds before it is parsed."""
-    large = request_size.check_servers(data)
+    large = limits.check_servers(data)
     yield
-    for _ in request_size.check_large_servers(data, large):
+    for _ in limits.check_large_servers(data, large):
         yield

@@ -1,32 +1,149 @@
-"""The calls of `CallabilityService` by one policy: bytes in and bytes out, or messages in and messages out."""
+"""The calls of `CallabilityService` by one policy: bytes in and bytes out, or messages in and messages out.
+
+What `GetPolicy` reports, of a policy that decides in this process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from callability.bundle.v1 import bundle_pb2
+from callability.contract.finding import Finding
+from callability.contract.vocabulary import NO_LABEL, Action, LiftedBy
 from callability.kernel import limits
 from callability.kernel.byte_calls import ByteCalls, Steps
-from callability.kernel.encoded_results import (
+from callability.kernel.envelope import invalid
+from callability.kernel.facts import enable_facts, load_facts
+from callability.kernel.limits import InvalidRequest
+from callability.kernel.policy import LocalPolicy
+from callability.kernel.results import (
     Counted,
     EncodedResult,
     EncodedServerResults,
     Gap,
     Observer,
+    ToolMessages,
     gaps_of,
+    lifted_by_number,
+    retry_number,
 )
-from callability.kernel.explanation import Trial
-from callability.kernel.limits import InvalidRequest
-from callability.kernel.outcome_facts import enable_facts, load_facts
-from callability.kernel.policy import LocalPolicy
-from callability.kernel.refusal import invalid
-from callability.kernel.rule_set import RuleSet
-from callability.kernel.verdict import Verdict
-from callability.kernel.words import ToolMessages, lifted_by_number, retry_number
+from callability.kernel.rule_set import Fact, RuleSet, Trial, Verdict
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2
+from callability.v1 import policy_service_pb2 as policy_pb
+
+_SUBJECTS = {
+    bundle_pb2.FACT_SUBJECT_SERVER: policy_pb.FACT_SUBJECT_SERVER,
+    bundle_pb2.FACT_SUBJECT_TOOL: policy_pb.FACT_SUBJECT_TOOL,
+    bundle_pb2.FACT_SUBJECT_AGENT: policy_pb.FACT_SUBJECT_AGENT,
+}
+MAX_COMBINATIONS = 2**32 - 1
+"""Combinations that the contract can count."""
+
+
+def description(policy: LocalPolicy) -> policy_pb.GetPolicyResponse:
+    """Return what a bundle says of its policy; what only a service knows, such as its limits, is left out."""
+    return policy_pb.GetPolicyResponse(
+        revision=policy.revision,
+        semantics=policy.semantics,
+        bundle_digest=policy.digest,
+        rule_sets=[rule_set_message(name, each, policy.actions) for name, each in sorted(policy.rule_sets.items())],
+        statuses=[
+            policy_pb.StatusInfo(
+                status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
+                name=status.name,
+                lifted_by=lifted_by_number(status.lifted_by),
+                retry=retry_number(status.retry),
+            )
+            for status in policy.callability.question.statuses
+        ],
+        actions=[
+            policy_pb.Action(
+                name=action.name, owner=lifted_by_number(action.owner), fact=action.fact or "", phrase=action.phrase
+            )
+            for action in policy.actions
+        ],
+        load_statuses=[
+            policy_pb.LoadStatusInfo(
+                status=status.number,  # type: ignore[arg-type]  # as above
+                name=status.name,
+                lifted_by=lifted_by_number(status.lifted_by),
+                retry=retry_number(status.retry),
+            )
+            for status in policy.load_outcome.question.statuses
+        ],
+        enable_statuses=[
+            policy_pb.EnableStatusInfo(
+                status=status.number,  # type: ignore[arg-type]  # as above
+                name=status.name,
+                lifted_by=lifted_by_number(status.lifted_by),
+                retry=retry_number(status.retry),
+                error=status.error,
+                entry=status.entry,  # type: ignore[arg-type]  # as above
+                tools_changed=status.tools_changed,
+            )
+            for status in policy.enable_outcome.question.statuses
+        ],
+    )
+
+
+def rule_set_message(name: str, rules: RuleSet, actions: Iterable[Action]) -> policy_pb.RuleSet:
+    """Return what a bundle says of a rule set; `actions` are those of its policy."""
+    phrases = {action.name: action.phrase for action in actions}
+    reads = {fact for rule in rules.rules for fact in rule.reads}
+    facts = rules.question.facts.values()
+    return policy_pb.RuleSet(
+        name=name,
+        rules=[rule.id for rule in rules.rules],
+        facts=rules.facts,
+        reads=[fact.name for fact in facts if fact.name in reads],
+        labels=[
+            policy_pb.DeclaredLabel(fact=fact.name, values=[value for value in fact.values if value != NO_LABEL])
+            for fact in facts
+            if fact.kind == bundle_pb2.FACT_KIND_LABEL
+        ],
+        declared_facts=[
+            _declared(fact, phrases.get(fact.action, ""))
+            for fact in facts
+            if fact.kind == bundle_pb2.FACT_KIND_DECLARED
+        ],
+        combinations=min(rules.counts.combinations, MAX_COMBINATIONS),
+        inner_nodes=rules.inner_nodes,
+        exact_combinations=str(rules.counts.combinations),
+        regions=str(rules.counts.regions),
+        tests_passed=rules.counts.tests,
+        witnesses=rules.counts.witnesses,
+    )
+
+
+def _declared(fact: Fact, phrase: str) -> policy_pb.DeclaredFact:
+    return policy_pb.DeclaredFact(
+        fact=fact.name,
+        subject=_SUBJECTS.get(fact.subject, policy_pb.FACT_SUBJECT_UNSPECIFIED),
+        values=fact.values,
+        default_value=fact.open_value,
+        owner=lifted_by_number(fact.opened_by or LiftedBy.NONE),
+        action=fact.action,
+        asserted=fact.asserted,
+        phrase=phrase,
+    )
+
+
+def finding_message(finding: Finding) -> policy_pb.PolicyFinding:
+    """Return a finding as the contract has it."""
+    return policy_pb.PolicyFinding(
+        file=finding.place.file,
+        line=finding.place.line,
+        column=finding.place.column,
+        severity=policy_pb.FindingSeverity.Value(f"FINDING_SEVERITY_{finding.severity.upper()}"),
+        code=finding.code,
+        sentence=finding.sentence,
+        hint=finding.advice,
+    )
+
 
 Request = TypeVar("Request", bound=Message)
 _TRUTHS = {True: pb.TRUTH_TRUE, False: pb.TRUTH_FALSE, None: pb.TRUTH_UNDETERMINED}

@@ -1,18 +1,258 @@
-"""The envelope of a bundle: what precedes, proves and signs its payload."""
+"""The envelope of a bundle: what precedes, proves and signs its payload.
+
+Why a bundle is refused.
+
+The fields of a bundle on the wire, checked before they are parsed: parsing makes objects of bytes that cost nothing.
+
+A library of protobuf accepts more than other readers do, and more in one language than in another: it skips a field of
+the wrong type, and cuts a number that is too large. So that all readers refuse the same bundles, `docs/bundle.md` says
+what a well-formed message is, and this module checks it.
+
+What a signature of a bundle is over.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from hashlib import sha256
 from hmac import compare_digest
 
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.kernel.bundle_wire import Malformed, check_envelope
-from callability.kernel.refusal import BundleRefused, RefusalCode
-from callability.kernel.signing_input import FORMAT, signed_bytes
+
+
+class RefusalCode(StrEnum):
+    """The stable names of the reasons, in the order in which they are looked for; the same in every language."""
+
+    TOO_LARGE = "too-large"
+    NOT_A_BUNDLE = "not-a-bundle"
+    DAMAGED = "damaged"
+    UNSUPPORTED_FORMAT = "unsupported-format"
+    NOT_SIGNED = "not-signed"
+    UNKNOWN_KEY = "unknown-key"
+    BAD_SIGNATURE = "bad-signature"
+    UNSUPPORTED_SEMANTICS = "unsupported-semantics"
+    OLDER_SEQUENCE = "older-sequence"
+    INVALID = "invalid"
+
+
+class BundleRefused(Exception):
+    """A bundle that must not be decided from. Its text is one sentence; `code` is the reason."""
+
+    def __init__(self, code: RefusalCode, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def invalid(sentence: str) -> BundleRefused:
+    """Return the refusal of a bundle whose content contradicts itself."""
+    return BundleRefused(RefusalCode.INVALID, sentence)
+
+
+_MAX_COST_OF_BYTE = 40
+_FREE_COST = 1_048_576
+"""What a payload may cost besides, so that the ratio counts only where it matters."""
+_COST_OF_MESSAGE = 640
+_SMALL = {
+    each.DESCRIPTOR: 320 for each in (pb.PatternGroup, pb.NameClass, pb.ConditionPart, pb.Verdict, pb.UnreadStart)
+}
+_COST_OF_TEXT = 224
+"""Of a text in a list."""
+_COSTS_OF_NUMBERS = {
+    pb.Axis.DESCRIPTOR.fields_by_name["readings"]: 256,
+    pb.Diagram.DESCRIPTOR.fields_by_name["places"]: 256,
+}
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_BEHIND = {_FIXED64: 8, _FIXED32: 4}
+_MAX_NUMBER = 2**31 - 1
+"""Of what counts or names a place."""
+_MAX_64_BITS = 2**64 - 1
+_NUMBERS_OF_32_BITS = (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_ENUM)
+_KINDS = frozenset({_VARINT, _BYTES, *_BEHIND})
+_MAX_TAG = 2**32 - 1
+_MAX_VARINT, _MAX_PREFIX = 10, 5
+"""Bytes of a number, and of a tag or a length."""
+_CONTINUED = bytes(range(0x80, 0x100))
+_LONG_NUMBER = re.compile(rb"[\x80-\xff]{4,}")
+"""The beginning of a number that may be greater than `_MAX_NUMBER`."""
+
+
+class Malformed(Exception):
+    """The bytes are not a well-formed message."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of the schema: the greatest number, what each item costs, and the fields of a message."""
+
+    most: int
+    cost: int
+    is_list_of_numbers: bool
+    inner: _Fields | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a message by their tags, and their numbers."""
+
+    by_tag: Mapping[int, _Field]
+    numbers: frozenset[int]
+
+
+def cost_of_payload(data: bytes) -> int:
+    """Return what reading a payload costs, in bytes of memory at most.
+
+    Raises:
+        Malformed: it is not a well-formed payload, but for the encoding of its texts.
+    """
+    return _cost(data, 0, len(data), _PAYLOAD)
+
+
+def max_cost(size: int) -> int:
+    """Return what a payload of so many bytes may cost."""
+    return _FREE_COST + _MAX_COST_OF_BYTE * size
+
+
+def check_envelope(data: bytes) -> None:
+    """Check a bundle, but not its payload and not the encoding of its texts.
+
+    Raises:
+        Malformed: it is not well-formed.
+    """
+    _cost(data, 0, len(data), _BUNDLE)
+
+
+def _cost(data: bytes, place: int, end: int, fields: _Fields) -> int:
+    """Return the cost of the message between two places."""
+    cost = 0
+    by_tag = fields.by_tag
+    try:
+        while place < end:
+            tag = data[place]
+            place += 1
+            if tag >= 0x80:
+                tag, place = _varint(data, place - 1, _MAX_PREFIX, _MAX_TAG)
+            field = by_tag.get(tag) or _unknown(tag, fields)
+            kind = tag & 7
+            if kind == _BYTES:
+                size = data[place]
+                place += 1
+                if size >= 0x80:
+                    size, place = _varint(data, place - 1, _MAX_PREFIX, _MAX_TAG)
+                start, place = place, place + size
+                if place > end:
+                    raise Malformed
+                cost += _cost_of_bytes(data, start, place, field)
+            elif kind == _VARINT:
+                number = data[place]
+                place += 1
+                if number >= 0x80:
+                    _, place = _varint(data, place - 1, _MAX_VARINT, field.most)
+                cost += field.cost
+            else:
+                place += _BEHIND[kind]
+    except IndexError:
+        raise Malformed from None
+    if place != end:
+        raise Malformed
+    return cost
+
+
+def _cost_of_bytes(data: bytes, start: int, end: int, field: _Field) -> int:
+    """Return the cost of a field whose content is between two places."""
+    if field.is_list_of_numbers:
+        return _cost_of_numbers(data[start:end], field)
+    if start < end and field.inner is not None:
+        return field.cost + _cost(data, start, end, field.inner)
+    return field.cost
+
+
+def _unknown(tag: int, fields: _Fields) -> _Field:
+    """Refuse a field of the schema with another wire type, and one that no message may have; any other is skipped."""
+    number = tag >> 3
+    if number in fields.numbers or not number or tag & 7 not in _KINDS:
+        raise Malformed
+    return _UNKNOWN
+
+
+def _cost_of_numbers(packed: bytes, field: _Field) -> int:
+    """Return the cost of the numbers of a packed field."""
+    if packed and packed[-1] >= 0x80:
+        raise Malformed
+    for found in _LONG_NUMBER.finditer(packed):
+        _varint(packed, found.start(), _MAX_VARINT, field.most)
+    return field.cost * len(packed.translate(None, _CONTINUED))
+
+
+def _varint(data: bytes, place: int, longest: int, most: int) -> tuple[int, int]:
+    """Return the number at a place, and the place behind it."""
+    if (high := data[place + 1]) < 0x80:
+        # Two bytes are the usual case.
+        return data[place] - 0x80 | high << 7, place + 2
+    number = 0
+    for shift in range(0, 7 * longest, 7):
+        byte = data[place]
+        place += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number > most:
+                break
+            return number, place
+    raise Malformed
+
+
+def _fields_of(message: Descriptor) -> _Fields:
+    by_tag = {}
+    for field in message.fields:
+        inner = _fields_of(field.message_type) if field.message_type is not None else None
+        is_bytes = inner is not None or field.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES}
+        found = _Field(
+            most=_MAX_NUMBER if field.type in _NUMBERS_OF_32_BITS else _MAX_64_BITS,
+            cost=_cost_of_item(field),
+            is_list_of_numbers=_is_list(field) and not is_bytes,
+            inner=inner,
+        )
+        if is_bytes or found.is_list_of_numbers:
+            by_tag[field.number << 3 | _BYTES] = found
+        if not is_bytes:
+            by_tag[field.number << 3 | _VARINT] = found
+    return _Fields(by_tag, frozenset(message.fields_by_number))
+
+
+def _is_list(field: FieldDescriptor) -> bool:
+    # Older versions of protobuf have the label alone, and newer ones warn of it.
+    if hasattr(field, "is_repeated"):
+        return field.is_repeated
+    return bool(field.label == FieldDescriptor.LABEL_REPEATED)  # type: ignore[attr-defined]  # as above
+
+
+def _cost_of_item(field: FieldDescriptor) -> int:
+    if field.message_type is not None:
+        return _SMALL.get(field.message_type, _COST_OF_MESSAGE)
+    if _is_list(field) and field.type == FieldDescriptor.TYPE_STRING:
+        return _COST_OF_TEXT
+    return _COSTS_OF_NUMBERS.get(field, 0)
+
+
+_UNKNOWN = _Field(most=_MAX_64_BITS, cost=0, is_list_of_numbers=False, inner=None)
+_BUNDLE = _fields_of(pb.Bundle.DESCRIPTOR)
+_PAYLOAD = _fields_of(pb.Payload.DESCRIPTOR)
+
+
+FORMAT = 1
+"""The version of the format that is written and read."""
+_SIGNED = b"callability bundle signature v1\0"
+
+
+def signed_bytes(digest: bytes) -> bytes:
+    """Return what a signature is over: 68 bytes, by which it fits nothing but a bundle of this format."""
+    return _SIGNED + FORMAT.to_bytes(4, "big") + digest
+
 
 MAGIC = "callability bundle"
 MAX_BYTES = 15_728_640

@@ -1,22 +1,335 @@
-"""From the facts of a request about a tool to readings by name: the only reader of such facts."""
+"""From the facts of a request about a tool to readings by name: the only reader of such facts.
+
+Which values facts have together: what a request says of one decides what it can say of another.
+
+The facts of a server and a tool that are fields of the contract, by name.
+
+From the text of an error to signals: the last resort, for a caller that has nothing else (L-2).
+
+Of several signals the most careful counts, and an uncertain one does not: a denial comes before what needs attention,
+and that before what recovers by itself. URLs, paths and names of hosts are never read.
+
+From the signals of a load and the facts of an enable, as the contract has them, to the facts of rules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
-from typing import TypeVar
+from http import HTTPStatus
+from typing import Literal, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from callability.bundle.v1 import bundle_pb2
+from callability.contract.vocabulary import (
+    DECIDED,
+    NO_LABEL,
+    TIMEOUT,
+    UNKNOWN,
+    EnableAuthorization,
+    EnableCredentials,
+    EnableEnd,
+    LoadFailure,
+    LoadPhase,
+    LoadStatus,
+    timed_out_on_the_way,
+    without_addresses,
+)
 from callability.kernel import limits
-from callability.kernel.fact import Fact
-from callability.kernel.fields import hints, outside_domain, server_fields, tool_fields
 from callability.kernel.limits import InvalidRequest
-from callability.kernel.rule_set import RuleSet
+from callability.kernel.rule_set import Fact, RuleSet
 from callability.v1 import facts_pb2 as pb
-from callability.vocabulary import NO_LABEL, UNKNOWN
+from callability.v1 import outcome_pb2 as outcome_pb
+from callability.v1.outcome_pb2 import LoadFailure as WireFailure
+from callability.v1.outcome_pb2 import LoadPhase as WirePhase
+from callability.v1.outcome_pb2 import LoadSignals
+
+HTTP_STATUSES = tuple(
+    "400 401 403 404 405 408 409 410 413 415 421 425 426 429 500 501 502 503 504".split()  # noqa: SIM905  # a table
+)
+"""The HTTP status numbers that rules can distinguish; any other is `other`, of its class."""
+HTTP_CLASSES = ("3xx", "4xx", "5xx", "other")
+
+HINT_DEFAULTS = {"annotations.read_only": "false", "annotations.destructive": "true", "annotations.idempotent": "false"}
+"""The hints that depend on each other, with the defaults that MCP defines."""
+READS_ONLY = ("true", "false", "true")
+"""What they are for a tool that only reads."""
+
+_CONNECTED = (LoadPhase.REQUEST, LoadPhase.RESPONSE, LoadPhase.LIST)
+_PHASES = {
+    LoadFailure.NONE: (LoadPhase.LIST,),
+    LoadFailure.TIMEOUT: tuple(LoadPhase)[1:],
+    LoadFailure.REFUSED: (LoadPhase.CONNECT,),
+    LoadFailure.RESET: (LoadPhase.CONNECT, LoadPhase.TLS, *_CONNECTED),
+    LoadFailure.CLOSED: (LoadPhase.CONNECT, LoadPhase.TLS, *_CONNECTED),
+    LoadFailure.NAME_NOT_FOUND: (LoadPhase.RESOLVE, LoadPhase.CONNECT),
+    LoadFailure.TLS: (LoadPhase.CONNECT, LoadPhase.TLS),
+    LoadFailure.BAD_CONFIG: (LoadPhase.CONFIG,),
+    LoadFailure.MISSING_COMMAND: (LoadPhase.CONFIG, LoadPhase.CONNECT),
+    LoadFailure.EXITED: (LoadPhase.CONNECT, *_CONNECTED),
+    LoadFailure.NOT_MCP: _CONNECTED,
+    LoadFailure.HTTP_STATUS: (LoadPhase.CONNECT, *_CONNECTED),
+    LoadFailure.OTHER: tuple(LoadPhase),
+}
+
+MAY_HAVE_FAILED = (EnableEnd.FAILED, UNKNOWN)
+"""Ends of an attempt with which its load may have a status."""
+MAY_BE_UNANSWERED = (EnableAuthorization.UNANSWERED, UNKNOWN)
+"""Ends of a dialog with which it may have expired."""
+FAILED_LOADS = (LoadStatus.TRANSIENT, LoadStatus.DENIED, LoadStatus.PERMANENT)
+"""Statuses of a load that failed."""
+
+
+def normalized_hints(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the three hints that depend on each other, for those that an upstream, or somebody in its words, gives.
+
+    `destructiveHint` and `idempotentHint` mean something only if `readOnlyHint` is false (MCP): a tool that is known to
+    be read-only destroys nothing and is idempotent, whatever else it says. A hint that is left out has MCP's default,
+    or is unknown if one that is given is.
+    """
+    if given.get("annotations.read_only") == "true":
+        return dict(zip(HINT_DEFAULTS, READS_ONLY, strict=True))
+    rest = UNKNOWN if UNKNOWN in given.values() else None
+    return {name: given.get(name, rest or default) for name, default in HINT_DEFAULTS.items()}
+
+
+def http_facts(number: int) -> tuple[str, str]:
+    """Return class and number of an HTTP status as the facts have them."""
+    http_class = f"{number // 100}xx"
+    text = str(number)
+    return http_class if http_class in HTTP_CLASSES else "other", text if text in HTTP_STATUSES else "other"
+
+
+def can_fail(failure: str, phase: str) -> bool:
+    """Say whether a phase can end in a failure; an unknown failure may be any."""
+    return failure == UNKNOWN or phase in _PHASES[LoadFailure(failure)]
+
+
+def attempt_facts(authorization: str, ended: str, load_status: str, dialog_expired: str) -> dict[str, str]:
+    """Return the facts of an attempt that depend on each other, for what a caller sends of them.
+
+    Only a load that failed has a status, and only a dialog that nobody answered can have expired. What does not go
+    with how the attempt ended is not looked at, and what is not known of a failure is unknown.
+    """
+    failed = ended == EnableEnd.FAILED
+    load = "none"
+    if ended in MAY_HAVE_FAILED:
+        load = load_status if failed and load_status in FAILED_LOADS else UNKNOWN
+    expired = "false"
+    if ended in MAY_HAVE_FAILED and authorization in MAY_BE_UNANSWERED:
+        expired = dialog_expired if failed or dialog_expired == "false" else UNKNOWN
+    return {
+        "enable.authorization": authorization,
+        "enable.ended": ended,
+        "enable.load_status": load,
+        "enable.dialog_expired": expired,
+    }
+
+
+Hint = Literal["read_only", "destructive", "idempotent", "open_world"]
+_DEPENDENT: tuple[Hint, ...] = ("read_only", "destructive", "idempotent")
+_STATUS = {
+    pb.APPROVAL_STATUS_APPROVED: "approved",
+    pb.APPROVAL_STATUS_PENDING: "pending",
+    pb.APPROVAL_STATUS_CHANGED: "changed",
+}
+
+
+def server_fields(facts: pb.ServerFacts) -> dict[str, str]:
+    """Return the fields of the facts of a server."""
+    return {
+        "server.enabled": _boolean(facts.enabled, known=facts.HasField("enabled")),
+        "server.quarantined": _boolean(facts.quarantined, known=facts.HasField("quarantined")),
+    }
+
+
+def tool_fields(facts: pb.ToolFacts) -> dict[str, str]:
+    """Return the fields of the facts of a tool, without its annotations."""
+    disabled, status = _approval(facts)
+    return {
+        "tool.config_denied": _boolean(facts.config_denied, known=facts.HasField("config_denied")),
+        "approval.disabled": disabled,
+        "approval.status": status,
+        "caller.refuses": _boolean(facts.caller_refuses, known=True),
+    }
+
+
+def hints(facts: pb.ToolFacts) -> dict[str, str]:
+    """Return the annotations of a tool. One that is left out has MCP's default; left out together, all are unknown."""
+    if not facts.HasField("annotations"):
+        return {f"annotations.{hint}": UNKNOWN for hint in (*_DEPENDENT, "open_world")}
+    said = facts.annotations
+    given = {
+        f"annotations.{hint}": _boolean(getattr(said, hint), known=True) for hint in _DEPENDENT if said.HasField(hint)
+    }
+    open_world = not said.HasField("open_world") or said.open_world
+    return normalized_hints(given) | {"annotations.open_world": _boolean(open_world, known=True)}
+
+
+def outside_domain(facts: pb.ToolFacts) -> frozenset[str]:
+    """Return the facts of the approval record that were read with a value outside their domain, and so are unknown."""
+    record = facts.approval.record
+    found = set()
+    if record.disabled_unspecified and not record.HasField("disabled"):
+        found.add("approval.disabled")
+    if record.HasField("status") and record.status not in _STATUS:
+        found.add("approval.status")
+    return frozenset(found)
+
+
+def _boolean(value: bool, *, known: bool) -> str:
+    return str(value).lower() if known else UNKNOWN
+
+
+def _approval(tool: pb.ToolFacts) -> tuple[str, str]:
+    """An approval that is absent is unknown; one without a record says that there is none (spec A.2)."""
+    if not tool.HasField("approval"):
+        return UNKNOWN, UNKNOWN
+    if not tool.approval.HasField("record"):
+        return "false", "none"
+    record = tool.approval.record
+    return _boolean(record.disabled, known=record.HasField("disabled")), _STATUS.get(record.status, UNKNOWN)
+
+
+_REASONS = "|".join(re.escape(status.phrase.lower()) for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST)
+_NUMBERS = (
+    re.compile(r"\bhttp(?:/\d(?:\.\d)?)?\W{0,3}(?:(?:status|error|response|code)\W{1,3}){0,2}([345]\d\d)\b"),
+    re.compile(r"\b(?:status|status[ _-]?code|code|error|returned|got|response)[\"']?\W{1,3}([345]\d\d)\b"),
+    re.compile(rf"\b([45]\d\d)[\"']?:? (?:{_REASONS})\b"),
+)
+_DENIALS = {"unauthorized": HTTPStatus.UNAUTHORIZED, "forbidden": HTTPStatus.FORBIDDEN}
+_WAITS = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+
+_MAYBE_DENIED = re.compile(rf"{DECIDED}|\b40[13]\b")
+"""In such a text nothing certainly recovers by itself."""
+
+_NEEDS_ATTENTION = (
+    (WireFailure.LOAD_FAILURE_NAME_NOT_FOUND, r"getaddrinfo|name resolution|name or service not known|unknown host"),
+    (WireFailure.LOAD_FAILURE_NAME_NOT_FOUND, r"nodename nor servname|enotfound|could not resolve"),
+    (WireFailure.LOAD_FAILURE_REFUSED, r"connection refused|econnrefused|actively refused|connect call failed"),
+    (WireFailure.LOAD_FAILURE_MISSING_COMMAND, r"command not found|no such file or directory|enoent\b"),
+    (WireFailure.LOAD_FAILURE_EXITED, r"exited (?:with|before)|exit (?:code|status)|terminated by signal"),
+    (WireFailure.LOAD_FAILURE_BAD_CONFIG, r"invalid (?:url|config|port)|malformed config|unsupported protocol"),
+    (WireFailure.LOAD_FAILURE_TLS, r"certificate|sslerror|\bssl\b|tls alert|wrong version number"),
+    (WireFailure.LOAD_FAILURE_NOT_MCP, r"not (?:an? )?mcp|not json|invalid json|jsondecodeerror|unexpected content"),
+)
+_TRANSIENT = (
+    (WireFailure.LOAD_FAILURE_TIMEOUT, rf"{TIMEOUT}|etimedout"),
+    (WireFailure.LOAD_FAILURE_RESET, r"connection reset|econnreset|broken pipe|epipe"),
+    (WireFailure.LOAD_FAILURE_CLOSED, r"connection (?:was )?closed|closed (?:the )?connection|server disconnected"),
+    (WireFailure.LOAD_FAILURE_CLOSED, r"remoteprotocolerror|unexpected eof|incomplete ?(?:read|chunked)"),
+)
+_TEMPORARY = re.compile(r"(?:getaddrinfo(?: failed)?\W+)?(?:\beai_again\b|temporary failure in name resolution)")
+"""How a text says that a name could not be looked up for now, which counts as a timeout."""
+_WHEN_OPEN = (WireFailure.LOAD_FAILURE_RESET, WireFailure.LOAD_FAILURE_CLOSED)
+"""Failures of an open connection: before, a connection is refused or fails in TLS."""
+_BUSY = {"too many requests": 429, "internal server error": 500, "bad gateway": 502, "service unavailable": 503}
+
+
+def signals_in_text(text: str) -> LoadSignals:
+    """Return what a text certainly says about the failure of a load; nothing if it says nothing certain."""
+    lowered = _TEMPORARY.sub("timed out", without_addresses(text).lower())
+    numbers = set(_numbers(lowered))
+    if numbers:
+        return LoadSignals(http_status=min(numbers, key=_carelessness), timeout_signature=timed_out_on_the_way(text))
+    failure = _first(_NEEDS_ATTENTION, lowered)
+    if failure or _MAYBE_DENIED.search(lowered):
+        return LoadSignals(failure=failure)
+    failure = _first(_TRANSIENT, lowered)
+    if failure:
+        return LoadSignals(failure=failure, phase=WirePhase.LOAD_PHASE_RESPONSE if failure in _WHEN_OPEN else None)
+    return LoadSignals(http_status=next((number for reason, number in _BUSY.items() if reason in lowered), None))
+
+
+def _first(table: tuple[tuple[WireFailure.ValueType, str], ...], text: str) -> WireFailure.ValueType | None:
+    return next((failure for failure, pattern in table if re.search(pattern, text)), None)
+
+
+def _numbers(text: str) -> Iterator[int]:
+    for pattern in _NUMBERS:
+        yield from (int(match[1]) for match in pattern.finditer(text))
+    yield from (number for reason, number in _DENIALS.items() if reason in text)
+
+
+def _carelessness(number: int) -> tuple[int, int]:
+    """Return how little care a status needs: a denial the most, then what does not recover by itself (L-1)."""
+    if number in _DENIALS.values():
+        return 0, number
+    transient = number in _WAITS or number >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return 1 + transient, number
+
+
+_FIRST_ERROR = 400
+
+
+def _names(wire: Iterable[tuple[str, int]], prefix: str, names: type[StrEnum]) -> Mapping[int, str]:
+    return {number: names(name.removeprefix(prefix).lower()) for name, number in wire if number}
+
+
+_PHASE_NAMES = _names(outcome_pb.LoadPhase.items(), "LOAD_PHASE_", LoadPhase)
+_FAILURES = _names(outcome_pb.LoadFailure.items(), "LOAD_FAILURE_", LoadFailure)
+_LOAD_STATUSES = _names(outcome_pb.LoadStatus.items(), "LOAD_STATUS_", LoadStatus)
+_CREDENTIALS = _names(outcome_pb.EnableCredentials.items(), "ENABLE_CREDENTIALS_", EnableCredentials)
+_AUTHORIZATIONS = _names(outcome_pb.EnableAuthorization.items(), "ENABLE_AUTHORIZATION_", EnableAuthorization)
+_ENDS = _names(outcome_pb.EnableEnd.items(), "ENABLE_END_", EnableEnd)
+
+
+def load_facts(signals: outcome_pb.LoadSignals, error_text: str) -> dict[str, str]:
+    """Return every fact of a load by name; the text is looked at only where the signals say nothing (L-2)."""
+    if error_text and not any(signals.HasField(name) for name in ("phase", "failure", "http_status")):
+        found = signals_in_text(error_text)
+        found.MergeFrom(signals)
+        signals = found
+    failure, http = _failure(signals)
+    phase = _PHASE_NAMES.get(signals.phase, UNKNOWN)
+    http_class, http_status = http
+    return {
+        "load.phase": phase if phase == UNKNOWN or can_fail(failure, phase) else UNKNOWN,
+        "load.failure": failure,
+        "load.http_class": http_class,
+        "load.http_status": http_status,
+        "load.timeout_signature": _known_boolean(signals.timeout_signature),
+        "load.in_session": _known_boolean(signals.in_session),
+        "load.tries_left": _known_boolean(signals.tries_left > 0),
+        "load.retry_scheduled": _known_boolean(signals.retry_scheduled),
+    }
+
+
+def enable_facts(facts: outcome_pb.EnableFacts) -> dict[str, str]:
+    """Return every fact of an enable by name."""
+    load_status = _LOAD_STATUSES.get(facts.load_status, UNKNOWN) if facts.HasField("load_status") else UNKNOWN
+    expired = _known_boolean(facts.dialog_expired) if facts.HasField("dialog_expired") else UNKNOWN
+    authorization, ended = _AUTHORIZATIONS.get(facts.authorization, UNKNOWN), _ENDS.get(facts.ended, UNKNOWN)
+    return {
+        "enable.known": _known_boolean(facts.known) if facts.HasField("known") else UNKNOWN,
+        "enable.was_connected": _known_boolean(facts.was_connected) if facts.HasField("was_connected") else UNKNOWN,
+        "enable.credentials": _CREDENTIALS.get(facts.credentials, UNKNOWN),
+        **attempt_facts(authorization, ended, load_status, expired),
+        "enable.callable_tools": _known_boolean(facts.callable_tools) if facts.HasField("callable_tools") else UNKNOWN,
+    }
+
+
+def _failure(signals: outcome_pb.LoadSignals) -> tuple[str, tuple[str, str]]:
+    """Return the failure, and the class and the number of the HTTP status if there is one.
+
+    An error status is the failure, whatever was seen after it: a server that answered did not time out.
+    """
+    failure = _FAILURES.get(signals.failure, UNKNOWN)
+    has_status = signals.HasField("http_status")
+    if has_status and (signals.http_status >= _FIRST_ERROR or failure in {LoadFailure.HTTP_STATUS, UNKNOWN}):
+        return LoadFailure.HTTP_STATUS, http_facts(signals.http_status)
+    if failure in {LoadFailure.HTTP_STATUS, UNKNOWN}:
+        return failure, (UNKNOWN, UNKNOWN)
+    return failure, ("none", "none")
+
+
+def _known_boolean(value: bool) -> str:
+    return str(value).lower()
+
 
 _Group = TypeVar("_Group", pb.ServerFacts, pb.ToolFacts)
 _Message = pb.ServerFacts | pb.ToolFacts | pb.Agent

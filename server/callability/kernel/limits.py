@@ -1,10 +1,152 @@
-"""How much a request may hold. The numbers are part of the contract."""
+"""How much a request may hold. The numbers are part of the contract.
+
+What a message holds on the wire, counted before it is parsed: parsing makes an object of each item.
+
+How large a request may be, in bytes and in items: checked before it is parsed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from callability.finding import MAX_FINDINGS
+from callability.contract.finding import MAX_FINDINGS
+
+_VARINT, _FIXED64, _BYTES, _GROUP_START, _GROUP_END, _FIXED32 = range(6)
+_GROUP = (_GROUP_START, _GROUP_END)
+_MAX_DEPTH = 100
+"""Groups within groups, as protobuf has it."""
+_MAX_VARINT = 10
+AT_ONCE = 1_024
+"""Fields that are counted between two turns of others."""
+LARGE = 1_048_576
+"""Bytes of a value that takes some milliseconds to copy, or to count field by field."""
+_WHOLE = slice(None)
+
+
+class Malformed(Exception):
+    """The bytes are not the fields of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """How many fields a message has, and the bytes of the largest, except a field that is counted separately."""
+
+    count: int
+    largest: int
+    large: tuple[slice, ...] = ()
+    """Where the values of the field that is counted separately are, if they have more than `LARGE` bytes."""
+
+
+def at_most(data: bytes, field: int, limit: int) -> bool:
+    """Return whether a message certainly has a field of bytes at most `limit` times.
+
+    It only counts bytes that can be the tag of the field. That is fast, but the same bytes may occur elsewhere.
+    """
+    tag = field << 3 | _BYTES
+    # A tag may be written with more bytes than it needs; each but the last then has its highest bit set.
+    return len(data) // 2 <= limit or data.count(tag) + data.count(tag | 0x80) <= limit
+
+
+def fields(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Fields:
+    """Count the fields of a message, and stop when there are more than `limit`; `apart` may be of any size.
+
+    The message is a part of `data`, or all of it, and is not copied. The fields in a group count as well. The contract
+    has no groups, and of a newer client's they are skipped.
+
+    Raises:
+        Malformed: the bytes are not a message.
+    """
+    steps = counting(data, limit, apart, part)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as counted:
+            found: Fields = counted.value
+            return found
+
+
+def counting(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Generator[None, None, Fields]:
+    """Count as `fields` does, and yield after `AT_ONCE` fields, so that others get a turn.
+
+    Raises:
+        Malformed: the bytes are not a message.
+    """
+    place, end, _ = part.indices(len(data))
+    count = largest = 0
+    large: list[slice] = []
+    groups: list[int] = []
+    apart = apart << 3 | _BYTES
+    try:
+        while place < end and count <= limit:
+            pause = min(limit, count + AT_ONCE - 1)
+            while place < end and count <= pause:
+                tag = data[place]
+                place += 1
+                if tag >= 0x80:
+                    tag, place = _varint(data, place - 1)
+                count += 1
+                if tag & 7 != _BYTES:
+                    place = _behind(data, place, tag, groups)
+                    continue
+                size = data[place]
+                place += 1
+                # Two bytes are the usual case, and a call would take as long as all the rest.
+                if size >= 0x80 and (high := data[place]) < 0x80:
+                    size += (high - 1) << 7
+                    place += 1
+                elif size >= 0x80:
+                    size, place = _varint(data, place - 1)
+                place += size
+                if size > largest:
+                    if tag != apart or groups:
+                        largest = size
+                    elif size > LARGE:
+                        large.append(slice(place - size, place))
+            yield
+    except IndexError:
+        raise Malformed from None
+    if place > end or (groups and count <= limit):
+        raise Malformed
+    return Fields(count, largest, tuple(large))
+
+
+def _behind(data: bytes, place: int, tag: int, groups: list[int]) -> int:
+    """Return the place behind a number, or behind the tag that begins or ends a group."""
+    kind = tag & 7
+    if kind in _GROUP:
+        _enter_or_leave(groups, tag)
+        return place
+    if kind == _VARINT:
+        return _varint(data, place)[1]
+    if kind == _FIXED32:
+        return place + 4
+    if kind == _FIXED64:
+        return place + 8
+    raise Malformed
+
+
+def _enter_or_leave(groups: list[int], tag: int) -> None:
+    """Begin or end a group; it ends with the number with which it began, and before the one around it."""
+    if tag & 7 == _GROUP_START:
+        groups.append(tag >> 3)
+        if len(groups) > _MAX_DEPTH:
+            raise Malformed
+    elif not groups or groups.pop() != tag >> 3:
+        raise Malformed
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return the number at a place, and the place behind it."""
+    number = 0
+    for shift in range(0, 7 * _MAX_VARINT, 7):
+        byte = data[place]
+        place += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, place
+    raise Malformed
+
 
 TOOLS = 20_000
 SERVERS = 2_000
@@ -187,3 +329,109 @@ def check_facts(*facts: bytes) -> None:
     size = max(map(len, facts))
     if size > FACTS_BYTES:
         raise InvalidRequest("FACTS_TOO_LARGE", f"the facts have {size:,} bytes, and may have {FACTS_BYTES:,}")
+
+
+_NAMES_AND_MORE = 8_192
+"""Bytes for names, for what surrounds them, and for fields that a newer client sends."""
+_ITEM_BYTES = FACTS_BYTES + _NAMES_AND_MORE
+_OTHER_FIELDS = 64
+"""Fields beside the items: a newer client may send what this version does not know."""
+_SERVERS_FIELD = 2
+_TOOLS_FIELD = 3
+
+REQUEST_BYTES: Mapping[str, int] = {
+    "callability.v1.CallabilityService/CheckTool": 3 * FACTS_BYTES + _NAMES_AND_MORE,
+    "callability.v1.CallabilityService/CheckTools": MESSAGE_BYTES,
+    "callability.v1.CallabilityService/ExplainTool": 3 * FACTS_BYTES + _NAMES_AND_MORE,
+    "callability.v1.CallabilityService/ClassifyLoad": ERROR_TEXT_BYTES + _NAMES_AND_MORE,
+    "callability.v1.CallabilityService/ClassifyEnable": _NAMES_AND_MORE,
+    "callability.v1.PolicyService/GetPolicy": _NAMES_AND_MORE,
+    "callability.v1.PolicyService/WatchPolicy": _NAMES_AND_MORE,
+    "callability.v1.PolicyService/ValidatePolicy": POLICY_BYTES + 2 * _NAMES_AND_MORE,
+}
+"""Bytes of a request, by method: those of the largest request that exceeds no other limit, and some room."""
+
+
+def check_servers(request: bytes) -> tuple[slice, ...]:
+    """Check how many servers a `CheckToolsRequest` has, and the size of what it has beside them.
+
+    Returns: where the large servers are, which have to be checked by `check_large_servers`.
+
+    Raises:
+        InvalidRequest: there are too many, or too much, or it is malformed.
+    """
+    limit = SERVERS + _OTHER_FIELDS
+    found = _fields(request, limit, "CheckToolsRequest", apart=_SERVERS_FIELD)
+    if found.count > limit:
+        raise too_many_servers(f"more than {limit:,} fields")
+    _check_item(found)
+    return found.large
+
+
+def check_large_servers(request: bytes, servers: Iterable[slice]) -> Iterator[None]:
+    """Check as `check_tools` does, but where the servers are: every copy of one delays other callers.
+
+    Yields: now and then, so that others get a turn.
+
+    Raises:
+        InvalidRequest: there are too many tools, or one is too large, or a server is malformed.
+    """
+    left = TOOLS
+    for part in servers:
+        try:
+            found = yield from counting(request, left + _OTHER_FIELDS, part=part)
+        except Malformed:
+            raise _malformed("ServerTools") from None
+        left -= _check_tools(found, left)
+
+
+def check_tools(server: bytes, before: int) -> None:
+    """Check how many tools a `ServerTools` has, and the size of each; `before` are in the servers before it.
+
+    A large one is left to `check_large_servers`.
+
+    Raises:
+        InvalidRequest: there are too many, or one is too large, or it is malformed.
+    """
+    limit = TOOLS - before
+    if len(server) <= LARGE and not at_most(server, _TOOLS_FIELD, limit):
+        _check_tools(_fields(server, limit + _OTHER_FIELDS, "ServerTools"), limit)
+
+
+def check_files(request: bytes) -> None:
+    """Check how many files a `ValidatePolicyRequest` has.
+
+    Raises:
+        InvalidRequest: there are too many, or it is malformed.
+    """
+    limit = POLICY_FILES + _OTHER_FIELDS
+    if _fields(request, limit, "ValidatePolicyRequest").count > limit:
+        raise InvalidRequest(
+            "TOO_MANY_FILES", f"the policy has more than {limit:,} fields, and may have {POLICY_FILES} files"
+        )
+
+
+def _check_tools(found: Fields, tools: int) -> int:
+    """Check what is in a `ServerTools` that may have so many tools, and return how many it has at the least."""
+    limit = tools + _OTHER_FIELDS
+    if found.count > limit:
+        raise too_many_tools(f"more than {limit:,} fields in a server")
+    _check_item(found)
+    return max(0, found.count - _OTHER_FIELDS)
+
+
+def _fields(data: bytes, limit: int, message: str, apart: int = 0) -> Fields:
+    try:
+        return fields(data, limit, apart)
+    except Malformed:
+        raise _malformed(message) from None
+
+
+def _malformed(message: str) -> InvalidRequest:
+    return InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message}`")
+
+
+def _check_item(found: Fields) -> None:
+    if found.largest > _ITEM_BYTES:
+        message = f"an item of the request has {found.largest:,} bytes, and may have {_ITEM_BYTES:,}"
+        raise InvalidRequest("ITEM_TOO_LARGE", message)

@@ -1,17 +1,232 @@
-"""The path to callable: what has to change, in order, and who can change it."""
+"""The path to callable: what has to change, in order, and who can change it.
+
+Ways to make a condition false: the values that its facts would need.
+
+Whether a status can open, and by which changes: found by the diagram, which covers every combination of facts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain
+from functools import reduce
+from itertools import chain, product
+from typing import Any
+from typing import Any as Anything
 
-from callability.kernel.explainable import Diagram, Fact, Rule, RuleSet
-from callability.kernel.falsifying import Falsification, Values, falsifications
-from callability.kernel.nearest import TooManyLooks, fewest_changes, opens_by_findings
-from callability.kernel.semantics import Decision, decide
-from callability.vocabulary import UNKNOWN
+from callability.contract.vocabulary import UNKNOWN
+from callability.kernel.conditions import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Decision,
+    ExplainableDiagram,
+    ExplainableFact,
+    ExplainableRule,
+    ExplainableRuleSet,
+    Is,
+    Not,
+    decide,
+    holds,
+)
+
+MOST = 64
+"""Ways that are kept of a part of a condition: those of the least effort."""
+
+Values = Mapping[str, frozenset[str]]
+"""The values that each fact can have; none: it is unknown, and makes nothing true or false."""
+Falsification = Mapping[str, frozenset[str]]
+"""For some facts, values of which any will do; any other fact may stay what it is."""
+Effort = Callable[[Falsification], Anything]
+"""What says which of two ways is the better one: that of which it returns less."""
+
+
+def falsifications(condition: Condition, values: Values, effort: Effort) -> list[Falsification]:
+    """Return ways to make a condition false, in Kleene's logic, the best first; none: there are no such values."""
+    return sorted(_ways(condition, values, effort, wanted=False), key=effort)
+
+
+def _ways(condition: Condition, values: Values, effort: Effort, *, wanted: bool) -> list[Falsification]:
+    """Return ways to give a condition the truth that is wanted."""
+    match condition:
+        case Is(fact=fact, values=named):
+            fitting = frozenset(value for value in values[fact] if holds(named, value) is wanted)
+            return [{fact: fitting}] if fitting else []
+        case Not(part=part):
+            return _ways(part, values, effort, wanted=not wanted)
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            each = [_ways(part, values, effort, wanted=wanted) for part in parts]
+            if isinstance(condition, AllOf) is not wanted:
+                return _best([way for ways in each for way in ways], effort)
+            return reduce(lambda one, other: _best(_both(one, other), effort), each)
+
+
+def _both(one: list[Falsification], other: list[Falsification]) -> list[Falsification]:
+    """Return ways that are one of each list at once."""
+    joined = ({fact: _common(fact, left, right) for fact in {**left, **right}} for left, right in product(one, other))
+    return [way for way in joined if all(way.values())]
+
+
+def _common(fact: str, one: Falsification, other: Falsification) -> frozenset[str]:
+    if fact in one and fact in other:
+        return one[fact] & other[fact]
+    return one[fact] if fact in one else other[fact]
+
+
+def _best(ways: list[Falsification], effort: Effort) -> list[Falsification]:
+    different = {frozenset(way.items()): way for way in ways}.values()
+    return list(different) if len(different) <= MOST else sorted(different, key=effort)[:MOST]
+
+
+MOST_LOOKS = 50_000
+"""Children of nodes that are looked at, at most: some tens of milliseconds. Every implementation counts them alike."""
+
+_Move = tuple[int, int, Mapping[str, str]]
+"""What the changes to a point cost, the number of the point, and the changes."""
+_Reached = tuple[int, Any, "_Reached | None", Mapping[str, str]]
+"""What the changes so far cost, a node or a verdict, from where it was reached, and by which changes."""
+
+
+class TooManyLooks(Exception):
+    """The diagram is too large to say whether changes open the status."""
+
+
+def opens_by_itself(
+    rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str], stays_unknown: Collection[str]
+) -> bool:
+    """Return whether the status can open without a change of a known fact, once unknown facts become known.
+
+    Facts that stay unknown do not; the others may have any values that can occur with what is known.
+    """
+    readable = _unknown(facts).difference(stays_unknown)
+    return bool(readable) and _can_open(rule_set, diagram, _Moves(rule_set, diagram, facts, readable, changes=False))
+
+
+def opens_by_findings(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> bool:
+    """Return whether the status can open by some values of the unknown facts, and by changes of facts."""
+    return _can_open(rule_set, diagram, _Moves(rule_set, diagram, facts, _unknown(facts)))
+
+
+def _can_open(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, moves: _Moves) -> bool:
+    opening = _opening(rule_set)
+    onwards: dict[int, tuple[int, ...]] = {}
+    seen: set[int] = set()
+    waiting = [diagram.first]
+    while waiting:
+        node = waiting.pop()
+        if type(node) is not tuple:
+            if not node.undetermined and node.rule in opening:
+                return True
+        elif id(node) not in seen:
+            seen.add(id(node))
+            place, children = node
+            if place not in onwards:
+                onwards[place] = tuple(point for _, point, _ in moves.of_axis(place))
+            waiting += [children[point] for point in onwards[place]]
+    return False
+
+
+def fewest_changes(
+    rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str], *, reading: bool = False
+) -> dict[str, str] | None:
+    """Return the fewest changes that open the status, those of the first facts first; None if no changes do.
+
+    With `reading`, an unknown fact counts as one that may turn out to have any of its values.
+
+    Raises:
+        TooManyLooks: there may be such changes or not.
+    """
+    opening = _opening(rule_set)
+    best: _Reached | None = None
+    waiting: dict[int, dict[int, _Reached]] = {}
+    moves = _Moves(rule_set, diagram, facts, _unknown(facts) if reading else ())
+
+    def arrive(reached: _Reached) -> None:
+        nonlocal best
+        cost, node, _, _ = reached
+        if type(node) is tuple:
+            known = waiting.setdefault(node[0], {})
+            if id(node) not in known or cost < known[id(node)][0]:
+                known[id(node)] = reached
+        elif not node.undetermined and node.rule in opening and (best is None or cost < best[0]):
+            best = reached
+
+    arrive((0, diagram.first, None, {}))
+    looks = 0
+    while waiting:
+        # A node is reached from axes before its own alone, so that its cost is final.
+        place = min(waiting)
+        nodes, onwards = waiting.pop(place), tuple(moves.of_axis(place))
+        looks += len(nodes) * len(onwards)
+        if looks > MOST_LOOKS:
+            raise TooManyLooks
+        for reached in nodes.values():
+            for cost, point, changes in onwards:
+                arrive((reached[0] + cost, reached[1][1][point], reached, changes))
+    return _all_changes(best) if best else None
+
+
+def _unknown(facts: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(name for name, value in facts.items() if value == UNKNOWN)
+
+
+def _opening(rule_set: ExplainableRuleSet) -> frozenset[str]:
+    return frozenset(rule.id for rule in rule_set.rules if rule.status == rule_set.question.open_status)
+
+
+def _all_changes(reached: _Reached) -> dict[str, str]:
+    found: dict[str, str] = {}
+    before: _Reached | None = reached
+    while before:
+        found |= before[3]
+        before = before[2]
+    return found
+
+
+class _Moves:
+    """Which points of an axis can be reached, and at what cost.
+
+    A fact in `readable` is unknown, and may turn out to have any value. With `changes`, people may change known facts.
+    """
+
+    def __init__(
+        self,
+        rule_set: ExplainableRuleSet,
+        diagram: ExplainableDiagram,
+        facts: Mapping[str, str],
+        readable: Collection[str],
+        *,
+        changes: bool = True,
+    ) -> None:
+        self._facts = facts
+        self._diagram = diagram
+        self._by_name = rule_set.question.facts
+        self._readable = readable
+        self._changes = changes
+        many = len(self._by_name)
+        # As sums, fewer changes are less, and so are of as many those of the first facts.
+        self._costs = {name: (1 << many) - (1 << (many - 1 - place)) for place, name in enumerate(self._by_name)}
+
+    def of_axis(self, place: int) -> Iterator[_Move]:
+        """Yield each state that can be reached, at its first point."""
+        seen: set[tuple[str, ...]] = set()
+        names = self._diagram.facts_of_axis(place)
+        now = [self._diagram.reading(name, self._facts[name]) for name in names]
+        for point, state in self._diagram.points_of_axis(place):
+            pairs = list(zip(names, now, state, strict=True))
+            if state not in seen and all(self._can_be(self._by_name[name], old, new) for name, old, new in pairs):
+                seen.add(state)
+                changes = {name: new for name, old, new in pairs if new != old}
+                yield sum(self._costs[name] for name in changes), point, changes
+
+    def _can_be(self, fact: ExplainableFact, old: str, new: str) -> bool:
+        if new == old:
+            return True
+        if UNKNOWN in {old, new}:
+            return old == UNKNOWN and fact.name in self._readable
+        return self._changes and fact.opened_by is not None and (fact.opened_by_any_value or new == fact.open_value)
+
 
 MAX_LISTED = 5
 """Values of a fact that a sentence names; the rest is counted."""
@@ -32,7 +247,7 @@ class FactChange:
     A label may have several, and so may an asserted fact.
     """
 
-    fact: Fact
+    fact: ExplainableFact
     value: str
     wanted_values: tuple[str, ...]
 
@@ -46,7 +261,7 @@ class FactChange:
 class Step:
     """The changes that keep one rule from deciding."""
 
-    rule: Rule
+    rule: ExplainableRule
     changes: tuple[FactChange, ...]
 
 
@@ -64,7 +279,9 @@ class Path:
         return tuple(chain.from_iterable(step.changes for step in self.steps))
 
 
-def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Path | None:
+def path_to_callable(
+    rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]
+) -> Path | None:
     """Change, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
 
     If that gets stuck, or at unknown facts of which no values help, the diagram says which changes open the status, or
@@ -82,7 +299,7 @@ def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, st
     return _with_every_value(path, rule_set, facts) if path else None
 
 
-def remaining_path(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Path | None:
+def remaining_path(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> Path | None:
     """Return what still locks a tool once the lock that decides is lifted: the path to callable without its first step.
 
     None: nothing does, nobody can lift the lock that decides, or it is not known.
@@ -99,7 +316,7 @@ class _Search:
     search begins again without it, so that it ends.
     """
 
-    def __init__(self, rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> None:
+    def __init__(self, rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> None:
         self._rule_set = rule_set
         self._diagram = diagram
         self._facts = facts
@@ -134,7 +351,9 @@ class _Search:
         rule = self._rule_set.rules[decide(self._rule_set.rules, self._facts).rule]
         return self._easiest_falsification(rule, self._facts, self._values(rule, self._facts)) is not None
 
-    def _easiest_falsification(self, rule: Rule, now: Mapping[str, str], values: Values) -> Falsification | None:
+    def _easiest_falsification(
+        self, rule: ExplainableRule, now: Mapping[str, str], values: Values
+    ) -> Falsification | None:
         """Return what makes a rule false with the fewest changes, those of the first facts first."""
         order = {fact: number for number, fact in enumerate(self._rule_set.question.facts)}
 
@@ -146,12 +365,12 @@ class _Search:
 
         return next(iter(falsifications(rule.when, values, effort)), None) if rule.when else None
 
-    def _values(self, rule: Rule, now: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    def _values(self, rule: ExplainableRule, now: Mapping[str, str]) -> dict[str, frozenset[str]]:
         """Return the values that each fact of a rule can have: its own, and those that somebody can give it."""
         facts = (self._rule_set.question.facts[name] for name in rule.reads)
         return {fact.name: self._values_of(fact, now[fact.name]) for fact in facts}
 
-    def _values_of(self, fact: Fact, value: str) -> frozenset[str]:
+    def _values_of(self, fact: ExplainableFact, value: str) -> frozenset[str]:
         if value == UNKNOWN:
             return frozenset()
         if fact.opened_by is None:
@@ -161,7 +380,7 @@ class _Search:
             return unchanged | self._left.get(fact.name, frozenset(fact.values) - {self._facts[fact.name]})
         return frozenset((value, fact.open_value))
 
-    def _in_the_way(self, rule: Rule, now: Mapping[str, str]) -> tuple[str, ...]:
+    def _in_the_way(self, rule: ExplainableRule, now: Mapping[str, str]) -> tuple[str, ...]:
         """Return the unknown facts whose values, known and changed, would make a rule false."""
         values = self._values(rule, now)
         for fact in map(self._rule_set.question.facts.__getitem__, rule.reads):
@@ -171,19 +390,21 @@ class _Search:
         return tuple(fact for fact in self._rule_set.question.facts if fact in out and now[fact] == UNKNOWN)
 
 
-def _leads_on(path: Path, rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> bool:
+def _leads_on(path: Path, rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> bool:
     """Return whether a path ends at facts to find out, and some values of them help."""
     after = {**facts, **{change.fact.name: change.wanted for change in path.changes}}
     return path.end is PathEnd.FIND_OUT and opens_by_findings(rule_set, diagram, after)
 
 
-def _changes(out: Falsification, rule_set: RuleSet, now: Mapping[str, str]) -> Iterator[FactChange]:
+def _changes(out: Falsification, rule_set: ExplainableRuleSet, now: Mapping[str, str]) -> Iterator[FactChange]:
     for fact in rule_set.question.facts.values():
         if fact.name in out and now[fact.name] not in out[fact.name]:
             yield FactChange(fact, now[fact.name], tuple(value for value in fact.values if value in out[fact.name]))
 
 
-def _by_fewest_changes(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Path | None:
+def _by_fewest_changes(
+    rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]
+) -> Path | None:
     """Return the path of the fewest changes that open the status, what to find out for it, or that there is none."""
     try:
         wanted = fewest_changes(rule_set, diagram, facts)
@@ -198,7 +419,7 @@ def _by_fewest_changes(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, 
     return Path((), PathEnd.FIND_OUT if unknown else PathEnd.POLICY_CHANGE, unknown)
 
 
-def _steps(rule_set: RuleSet, facts: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Step, ...]:
+def _steps(rule_set: ExplainableRuleSet, facts: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Step, ...]:
     """Return changes as steps, one for each rule in the way; none if they do not open the status."""
     now = dict(facts)
     left = [fact for fact in rule_set.question.facts if fact in wanted]
@@ -215,7 +436,7 @@ def _steps(rule_set: RuleSet, facts: Mapping[str, str], wanted: Mapping[str, str
     return tuple(steps)
 
 
-def _needed(rule_set: RuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str]) -> list[str]:
+def _needed(rule_set: ExplainableRuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str]) -> list[str]:
     """Return those of the changes that are left that take the decision past a rule, in order, and none to spare."""
     read = rule_set.rules[number].reads
     needed = [fact for fact in left if fact in read]
@@ -234,7 +455,7 @@ def _needed(rule_set: RuleSet, number: int, now: Mapping[str, str], left: Mappin
 
 
 def _moves_on(
-    rule_set: RuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str], changed: Iterable[str]
+    rule_set: ExplainableRuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str], changed: Iterable[str]
 ) -> bool:
     """Return whether, after some changes, a later rule decides, or one that opens the status."""
     decision = decide(rule_set.rules, {**now, **{fact: left[fact] for fact in changed}})
@@ -242,7 +463,7 @@ def _moves_on(
     return not decision.undetermined and (opens or decision.rule > number)
 
 
-def _with_every_value(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -> Path:
+def _with_every_value(path: Path, rule_set: ExplainableRuleSet, facts: Mapping[str, str]) -> Path:
     """Return a path whose facts have every value with which it takes the same course to the same end.
 
     The others have their first value meanwhile, which is the one that a client may take for each of them.
@@ -271,7 +492,7 @@ def _with_every_value(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -
 
 
 def _end(
-    steps: tuple[Step, ...], wanted: Mapping[str, str], rule_set: RuleSet, facts: Mapping[str, str]
+    steps: tuple[Step, ...], wanted: Mapping[str, str], rule_set: ExplainableRuleSet, facts: Mapping[str, str]
 ) -> Decision | str | None:
     """Return what decides after the steps, or the open status; None if another rule decides before one of them."""
     now = dict(facts)

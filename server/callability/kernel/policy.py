@@ -1,22 +1,59 @@
-"""The policy in a bundle, and reading it."""
+"""The policy in a bundle, and reading it.
+
+What the check of a policy hands to whatever serves it.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.finding import shown
-from callability.kernel.bundle_wire import Malformed, cost_of_payload, max_cost
-from callability.kernel.envelope import Envelope, opened
-from callability.kernel.refusal import BundleRefused, RefusalCode, invalid
+from callability.contract.finding import Finding, shown
+from callability.contract.vocabulary import Action, LiftedBy
+from callability.kernel.conditions import SEMANTICS
+from callability.kernel.envelope import (
+    BundleRefused,
+    Envelope,
+    Malformed,
+    RefusalCode,
+    cost_of_payload,
+    invalid,
+    max_cost,
+    opened,
+)
 from callability.kernel.rule_set import RuleSet
 from callability.kernel.rule_set_reading import QUESTIONS, rule_set_of
-from callability.kernel.semantics import SEMANTICS
 from callability.v1 import verdict_pb2
-from callability.vocabulary import Action, LiftedBy
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPolicy:
+    """A policy that was checked: its bundle, all findings in order, and what confirmed its diagrams.
+
+    The bundle is empty if the policy is refused. The findings of one that is accepted are warnings.
+    """
+
+    bundle: bytes
+    findings: tuple[Finding, ...] = ()
+    engine: str = ""
+    tests: tuple[str, ...] = ()
+    """The tests that it passed: each as `question: name`."""
+
+    def packed(self) -> bytes:
+        """Return it as bytes for another process of this program."""
+        return pickle.dumps(self)
+
+
+def unpacked(data: bytes) -> CheckedPolicy:
+    """Return what another process of this program has packed."""
+    checked = pickle.loads(data)
+    assert isinstance(checked, CheckedPolicy)
+    return checked
+
 
 _REVISION_DIGITS = 64
 

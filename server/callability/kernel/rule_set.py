@@ -1,19 +1,372 @@
-"""A rule set of a bundle: decides from points or from facts, and explains why."""
+"""A rule set of a bundle: decides from points or from facts, and explains why.
+
+The class of a name, by the patterns of a bundle.
+
+A fact of a bundle, and how its values are numbered.
+
+Statuses, words, rules and verdicts of a bundle.
+
+Decision diagrams from flat arrays, as nested tuples that a walk goes through.
+
+Explaining a verdict: each rule that was tried, and why it did or did not decide.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
-from callability.kernel.diagram import Points
-from callability.kernel.explanation import Explanation, explain
-from callability.kernel.fact import Fact
-from callability.kernel.nearest import opens_by_itself
-from callability.kernel.path import Path, remaining_path
-from callability.kernel.refusal import invalid
-from callability.kernel.verdict import Counts, Law, Rule, Status, Verdict, Words
-from callability.vocabulary import UNKNOWN, Retry
+from callability.bundle.v1 import bundle_pb2 as pb
+from callability.contract.finding import listed, shown
+from callability.contract.vocabulary import UNKNOWN, LiftedBy, Retry
+from callability.kernel.conditions import (
+    Condition,
+    ExplainableDiagram,
+    ExplainableRule,
+    ExplainableRuleSet,
+    Truth,
+    facts_read,
+    is_glob,
+    matches,
+)
+from callability.kernel.envelope import invalid
+from callability.kernel.path import Path, opens_by_itself, path_to_callable, remaining_path
+from callability.v1 import verdict_pb2
+
+
+class NameClasses:
+    """Says to which of the classes of a fact a name belongs."""
+
+    def __init__(self, groups: Iterable[pb.PatternGroup], classes: Mapping[tuple[int, ...], int]) -> None:
+        self._exact: dict[str, list[int]] = {}
+        self._globs: list[tuple[str, int]] = []
+        for number, group in enumerate(groups):
+            for pattern in group.patterns:
+                if is_glob(pattern):
+                    self._globs.append((pattern, number))
+                else:
+                    self._exact.setdefault(pattern, []).append(number)
+        self._classes = classes
+
+    def class_of(self, name: str) -> int:
+        """Return the number of the class of a name of at most 512 bytes.
+
+        Raises:
+            BundleRefused: the bundle has no class for it, which none has that `callability` wrote.
+        """
+        groups = {number for glob, number in self._globs if matches(glob, name)}
+        groups.update(self._exact.get(name, ()))
+        try:
+            return self._classes[tuple(sorted(groups))]
+        except KeyError:
+            raise invalid("the bundle has no class for a name") from None
+
+
+_OWNERS = {
+    number: LiftedBy(name.removeprefix("LIFTED_BY_").lower()) for name, number in verdict_pb2.LiftedBy.items() if number
+}
+_KINDS = frozenset(pb.FactKind.values()) - {0}
+_SUBJECTS = frozenset(pb.FactSubject.values()) - {0}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An input with a finite list of values.
+
+    A reading of it is a number: the place of a value, or the number of values if it is unknown. Of a name, the values
+    represent the `classes` of names.
+    """
+
+    name: str
+    kind: pb.FactKind.ValueType
+    subject: pb.FactSubject.ValueType
+    key: str
+    values: tuple[str, ...]
+    open_value: str
+    asserted: bool
+    hint: bool
+    stays_unknown: bool
+    opened_by: LiftedBy | None
+    action: str
+    opened_by_any_value: bool
+    numbers: dict[str, int]
+    classes: NameClasses | None
+
+    @property
+    def readings(self) -> int:
+        """How many readings it has."""
+        return len(self.values) + (not self.asserted)
+
+    def reading(self, given: str) -> int:
+        """Return the reading of a given value, of a name its class. One that is not listed is unknown."""
+        if self.classes is not None and given != UNKNOWN:
+            return self.classes.class_of(given)
+        found = self.numbers.get(given)
+        if found is None:
+            return self.numbers[self.open_value] if self.asserted else len(self.values)
+        return found
+
+    def text(self, reading: int) -> str:
+        """Return a reading in words: its value, or the word for an unknown one."""
+        return self.values[reading] if reading < len(self.values) else UNKNOWN
+
+    def of_name(self, name: str) -> str:
+        """Return a readable name, even if it is spelled like the word for an unreadable one."""
+        return self.values[self.classes.class_of(name)] if name == UNKNOWN and self.classes is not None else name
+
+    def shown(self, given: str) -> str:
+        """Return a given value as a sentence shows it: a name quoted, since somebody else chose it."""
+        return shown(given) if self.kind == pb.FACT_KIND_NAME and given != UNKNOWN else given
+
+
+def fact_of(message: pb.Fact) -> Fact:
+    """Return a fact of a bundle.
+
+    Raises:
+        BundleRefused: it contradicts itself.
+    """
+    values = tuple(message.values)
+    numbers = {value: number for number, value in enumerate(values)}
+    _check(message, len(numbers))
+    return Fact(
+        name=message.name,
+        kind=message.kind,
+        subject=message.subject,
+        key=message.key,
+        values=values,
+        open_value=values[message.default_value] if values else "",
+        asserted=message.asserted,
+        hint=message.hint,
+        stays_unknown=message.stays_unknown,
+        opened_by=_OWNERS.get(message.changed_by),
+        action=message.action,
+        opened_by_any_value=message.any_value,
+        numbers=numbers,
+        classes=_classes(message) if message.kind == pb.FACT_KIND_NAME and values else None,
+    )
+
+
+def _check(message: pb.Fact, different: int) -> None:
+    is_name = message.kind == pb.FACT_KIND_NAME
+    keyed = message.kind in {pb.FACT_KIND_LABEL, pb.FACT_KIND_DECLARED}
+    sound = (
+        message.name
+        and message.kind in _KINDS
+        and message.subject in _SUBJECTS
+        and bool(message.key) is keyed
+        and different == len(message.values)
+        and (message.default_value < different or (is_name and not different and not message.default_value))
+        and len(message.name_classes) == (different if is_name else 0)
+        and (is_name or not message.pattern_groups)
+        and (not message.changed_by or message.changed_by in _OWNERS)
+    )
+    if not sound:
+        raise invalid(f"fact {shown(message.name)} contradicts itself")
+
+
+def _classes(message: pb.Fact) -> NameClasses:
+    groups = len(message.pattern_groups)
+    classes: dict[tuple[int, ...], int] = {}
+    for number, each in enumerate(message.name_classes):
+        of_class = tuple(each.groups)
+        if any(group >= groups for group in of_class):
+            raise invalid(f"a class of {shown(message.name)} names a group of patterns that does not exist")
+        if any(group >= after for group, after in pairwise(of_class)):
+            raise invalid(f"a class of {shown(message.name)} names groups of patterns out of order")
+        classes[of_class] = number
+    if len(classes) != len(message.name_classes):
+        raise invalid(f"two classes of {shown(message.name)} are the same")
+    return NameClasses(message.pattern_groups, classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A status and its fixed properties; `number` is that of the contract. The last three are about enables."""
+
+    name: str
+    number: int
+    lifted_by: LiftedBy
+    retry: Retry
+    error: bool
+    entry: int
+    tools_changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Templates by the name of the text, and the rule that they belong to; empty: they are those of the status."""
+
+    rule: str
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A condition and the status that it gives; without a condition it always holds. Its place is line and column."""
+
+    id: str
+    when: Condition | None
+    status: str
+    line: int
+    column: int
+    words: Words | None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The facts that its condition reads, in the order of the text."""
+        return facts_read(self.when) if self.when else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A statement that was proved of the statuses wherever its condition holds."""
+
+    name: str
+    when: Condition | None
+    statuses: tuple[str, ...]
+    always: bool
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """An answer: a status, the rule that gave it or was reached undetermined, and what to say about it.
+
+    `withhold_text`: text of the upstream must neither be shown nor searched. There is one object for each verdict of a
+    rule set.
+    """
+
+    status: Status
+    rule: str
+    undetermined: bool
+    withhold_text: bool
+    words: Words | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was proved and tested when the bundle was built."""
+
+    combinations: int
+    regions: int
+    witnesses: int
+    confirmed_regions: int
+    tests: int
+    laws: int
+
+
+Result = TypeVar("Result")
+Points = Sequence[int]
+"""For each axis, in the order in which they are tested, the number of its point."""
+
+
+def nodes_of(diagram: pb.Diagram, results: Sequence[Any], points: Sequence[int]) -> list[Any]:
+    """Return what each number stands for: a result, or the place of an axis and what each of its points leads to.
+
+    `points` is how many points each axis has. It raises unless every number is in its range.
+
+    Raises:
+        BundleRefused: an array has a wrong length, or a number is out of range.
+    """
+    found: list[Any] = list(results)
+    children = tuple(diagram.children)
+    places = tuple(diagram.places)
+    start = 0
+    count = len(results)
+    for number, place in enumerate(places):
+        if place >= len(points):
+            raise invalid("a node of a diagram tests an axis that does not exist")
+        mine = children[start : start + points[place]]
+        start += points[place]
+        if len(mine) != points[place]:
+            raise invalid("a diagram has too few children")
+        for child in dict.fromkeys(mine):
+            if child >= count + number:
+                raise invalid("a node of a diagram has a child that does not come before it")
+            if child >= count and places[child - count] <= place:
+                raise invalid("a diagram tests an axis out of order")
+        found.append((place, tuple([found[child] for child in mine])))
+    if start != len(children):
+        raise invalid("a diagram has too many children")
+    return found
+
+
+def walk(first: Any) -> Callable[[Points], Any]:
+    """Return what goes from a node to the result at some points."""
+
+    def result(points: Points) -> Any:
+        node = first
+        while type(node) is tuple:
+            place, children = node
+            node = children[points[place]]
+        return node
+
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One rule that was tried: the truth of its condition, the facts that it reads, and a sentence."""
+
+    rule: ExplainableRule
+    truth: Truth
+    reads: tuple[tuple[str, str], ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The rules that were tried, in order, the last of which decided; and the path to callable, if there can be one."""
+
+    trials: tuple[Trial, ...]
+    path: Path | None
+
+
+def explain(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> Explanation:
+    """Explain the verdict that the diagram of a rule set has for a combination of facts."""
+    trials: list[Trial] = []
+    for rule in rule_set.rules:
+        truth = rule.when.truth(facts) if rule.when else True
+        reads = tuple((fact, facts[fact]) for fact in rule.reads)
+        trials.append(Trial(rule, truth, reads, _why(rule, truth, facts, rule_set, diagram)))
+        if truth is not False:
+            break
+    return Explanation(tuple(trials), path_to_callable(rule_set, diagram, facts))
+
+
+def _why(
+    rule: ExplainableRule,
+    truth: Truth,
+    given: Mapping[str, str],
+    rule_set: ExplainableRuleSet,
+    diagram: ExplainableDiagram,
+) -> str:
+    if rule.when is None:
+        return f"has no condition: gives `{rule.status}`"
+    facts = rule_set.question.facts
+    if truth is None:
+        unread = diagram.unread_at(given)
+        are = "which is" if len(unread) == 1 else "which are"
+        return f"cannot be decided without {listed(unread)}, {are} unknown: gives `{rule_set.question.undetermined}`"
+    reasons = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
+    return f"holds, since {reasons}: gives `{rule.status}`" if truth else f"does not hold, since {reasons}"
+
+
+def _reasons(condition: Condition, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return facts that a condition reads and that alone make it true or false, whatever the others are.
+
+    None of them can be spared. Where the first facts of the text are enough, it is these.
+    """
+    truth = condition.truth(given)
+    known = dict(given)
+    for fact in reversed(facts_read(condition)):
+        value, known[fact] = known[fact], UNKNOWN
+        if condition.truth(known) is not truth:
+            known[fact] = value
+    return tuple(fact for fact in facts_read(condition) if known[fact] != UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.kernel.signing_input import signed_bytes
-from callability.regular_file import read_regular
+from callability.kernel.envelope import signed_bytes
+from callability.process.regular_file import read_regular
 
 
 class MissingCryptography(ImportError):

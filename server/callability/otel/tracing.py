@@ -9,13 +9,15 @@ from threading import Thread
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Status
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from callability import __version__, request_context
-from callability.otel import names
+from callability import __version__
+from callability.otel import spans
+from callability.process import logs
 
 STOP_SECONDS = 3.0
 """How long the end of a program waits for the last spans to be taken."""
@@ -39,7 +41,7 @@ class Tracing:
         exporter = exporter_class()
         named = SERVICE_NAME in OTELResourceDetector().detect().attributes
         about = {"service.version": __version__} | ({} if named else {SERVICE_NAME: program})
-        self.provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
+        self.provider = SdkTracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
         self.provider.add_span_processor(Conventions())
         if exporter is not None:
             self.provider.add_span_processor(BatchSpanProcessor(WithoutTexts(exporter())))
@@ -59,16 +61,16 @@ class Conventions(SpanProcessor):
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Complete a span that starts."""
-        request = request_context.current()
+        request = logs.current()
         if request is not None:
-            span.set_attribute(f"{names.OURS}request_id", request.request_id)
-            span.set_attributes({f"{names.OURS}{key}": value for key, value in request.fields.items()})
+            span.set_attribute(f"{spans.OURS}request_id", request.request_id)
+            span.set_attributes({f"{spans.OURS}{key}": value for key, value in request.fields.items()})
         if span.name.startswith(_SENT):
             name = span.name.removeprefix(_SENT)
             span.update_name(name)
             method, _, tool = name.partition(" ")
             if method == "tools/call" and tool:
-                span.set_attributes({names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool})
+                span.set_attributes({spans.OPERATION: spans.EXECUTE_TOOL, spans.TOOL: tool})
 
 
 class WithoutTexts(SpanExporter):

@@ -9,20 +9,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from callability.child_process.child import NoOutput
-from callability.child_process.output import output_of
+from callability.contract.finding import MAX_FINDINGS, Finding, Place, finding_lines, listed
 from callability.files.policy_origin import PolicyOrigin
 from callability.files.policy_source import PolicySource
-from callability.finding import MAX_FINDINGS, Finding, Place, finding_lines, listed
-from callability.kernel.checked_policy import CheckedPolicy, unpacked
-from callability.kernel.policy import LocalPolicy
-from callability.log_output import fields
-from callability.service.calls.callability_calls import CallabilityCalls
-from callability.service.calls.served_policy import RejectedEdit, ServedPolicy
-from callability.service.observability.metrics import PolicyMetrics
-from callability.watching import looks
+from callability.files.watching import looks
+from callability.kernel.policy import CheckedPolicy, LocalPolicy, unpacked
+from callability.process.child import NoOutput, output_of
+from callability.process.logs import fields
+from callability.service.calls import CallabilityCalls, RejectedEdit, ServedPolicy
+from callability.service.metrics import PolicyMetrics
 
-CHECK_MODULE = "callability.bundling.check_worker"
+CHECK_MODULE = "callability.compiler.check_worker"
 """What checks a policy, in a process of its own: whatever serves a policy never imports what compiles it."""
 CHECK_SECONDS = 120.0
 """How long the check of an edit may take."""

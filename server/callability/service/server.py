@@ -1,38 +1,256 @@
-"""The gRPC server: the calls of the contract, health and reflection, on one port."""
+"""The gRPC server: the calls of the contract, health and reflection, on one port.
+
+The port of a gRPC server: its address, and how callers are protected on it.
+
+How the C library's allocator returns the memory that large requests took.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import os
 import shutil
+import socket
+import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
-from callability.address import socket_path
+from callability.files.certificates import Certificates, WatchedCertificates
 from callability.kernel import limits
-from callability.kernel.checked_policy import CheckedPolicy
-from callability.kernel.request_size import REQUEST_BYTES
-from callability.service.callers.watched_callers import WatchedCallers
-from callability.service.calls.policy_calls import PolicyCalls
-from callability.service.calls.policy_watches import PolicyWatches
-from callability.service.calls.served_policy import ServedPolicy
-from callability.service.memory import LargeRequests
-from callability.service.observability.call_metrics import CallMetrics
-from callability.service.observability.metrics import PolicyMetrics
-from callability.service.transport import health
-from callability.service.transport.admission import Admission
-from callability.service.transport.connections import most_connections
-from callability.service.transport.edge import Answer, Method, streaming, unary
-from callability.service.transport.guard import Guard
-from callability.service.transport.health import Health
-from callability.service.transport.places import Places
-from callability.service.transport.port import Port
-from callability.service.transport.reading import Reading
-from callability.service.transport.reflection import Reflection
-from callability.service.transport.streams import Streams
-from callability.service.transport.turns import Turns
+from callability.kernel.limits import REQUEST_BYTES
+from callability.kernel.policy import CheckedPolicy
+from callability.process.address import (
+    AddressRefused,
+    check_free,
+    check_listen,
+    check_socket_path,
+    missing_protection,
+    socket_path,
+)
+from callability.service import health
+from callability.service.admission import Admission, Streams, Turns
+from callability.service.callers import WatchedCallers
+from callability.service.calls import PolicyCalls, PolicyWatches, ServedPolicy
+from callability.service.edge import Answer, Method, Places, Reading, streaming, unary
+from callability.service.guard import ClientCertificates, Guard, most_connections
+from callability.service.health import Health, Reflection
+from callability.service.metrics import CallMetrics, PolicyMetrics
 from callability.v1 import callability_service_pb2, policy_service_pb2
+
+_AGE_GRACE_MS = 30_000
+"""Milliseconds that calls have to end on a connection that has reached its age."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where a server listens. Without certificates, nothing is encrypted.
+
+    `callers` is whether callers are authenticated, by tokens or by certificates. `insecure` allows an address other
+    than loopback without encryption or without authentication. `socket_mode` is the mode of a Unix socket.
+    `connection_seconds` is the age at which a connection is closed, once its calls have ended. With `reuse_port`, other
+    processes of the same user may listen on the port too, and the system spreads connections among them.
+    """
+
+    address: str
+    certificates: WatchedCertificates | None = None
+    callers: bool = False
+    insecure: bool = False
+    socket_mode: int | None = None
+    connection_seconds: int | None = None
+    reuse_port: bool = False
+
+    @property
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """The options of gRPC about the port and its connections."""
+        reuse = ("grpc.so_reuseport", int(self.reuse_port))
+        if self.connection_seconds is None:
+            return (reuse,)
+        age = ("grpc.max_connection_age_ms", 1_000 * self.connection_seconds)
+        return (reuse, age, ("grpc.max_connection_age_grace_ms", _AGE_GRACE_MS))
+
+    @property
+    def is_private(self) -> bool:
+        """Whether this process alone answers at the address, without credentials."""
+        return self.certificates is None and not self.reuse_port
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it is a Unix socket."""
+        return self.address.startswith("unix:")
+
+    @property
+    def needs_client_certificate(self) -> bool:
+        """Whether every client needs a certificate."""
+        return self.certificates is not None and self.certificates.files.client_authorities is not None
+
+    def client_certificates(self, address: Callable[[], str]) -> ClientCertificates | None:
+        """Return what knows the certificates of clients, if each needs one; `address` returns where it listens."""
+        if self.certificates is None or not self.needs_client_certificate:
+            return None
+        return ClientCertificates(self.certificates, address)
+
+    def check(self) -> None:
+        """Check that the address may be listened on, and that it is free.
+
+        Raises:
+            AddressRefused: it may not, or is not.
+        """
+        if self.is_socket:
+            if self.reuse_port:
+                raise AddressRefused("`--reuse-port` needs HOST:PORT: a Unix socket has one process")
+            _check_socket(socket_path(self.address))
+            return
+        if self.socket_mode is not None:
+            raise AddressRefused(f"`--socket-mode` goes with unix:PATH, and `{self.address}` is not one")
+        missing = missing_protection(
+            encrypted=self.certificates is not None,
+            authenticated=self.callers or self.needs_client_certificate,
+            by="`--callers` or `--tls-client-ca`",
+        )
+        check_listen(self.address, missing, any_host=not missing or self.insecure)
+        check_free(self.address, reuse_port=self.reuse_port)
+
+    def open(self, server: grpc.aio.Server) -> str:
+        """Add the port to a server, and return its address, with the port that was chosen.
+
+        Raises:
+            AddressRefused: it cannot be listened on.
+        """
+        try:
+            if not self.is_socket:
+                return f"{self.address.rpartition(':')[0]}:{self._added(server)}"
+            self._add_socket(server)
+            return self.address
+        except RuntimeError:
+            raise AddressRefused(f"`{self.address}` cannot be listened on") from None
+
+    def _add_socket(self, server: grpc.aio.Server) -> None:
+        if self.socket_mode is None:
+            self._added(server)
+            return
+        # Nobody may connect before the mode is set.
+        before = os.umask(0o777)
+        try:
+            self._added(server)
+        finally:
+            os.umask(before)
+        socket_path(self.address).chmod(self.socket_mode)
+
+    def _added(self, server: grpc.aio.Server) -> int:
+        if self.certificates is None:
+            return server.add_insecure_port(self.address)
+        return server.add_secure_port(self.address, _credentials(self.certificates, self.needs_client_certificate))
+
+
+def _credentials(certificates: WatchedCertificates, client_certificate: bool) -> grpc.ServerCredentials:
+    given = certificates.edition
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        """Return what is in effect if it is new; gRPC asks before each handshake, one after the other."""
+        nonlocal given
+        if given == (edition := certificates.edition):
+            return None
+        given = edition
+        return _configuration(certificates.current)
+
+    first = _configuration(certificates.current)
+    return grpc.dynamic_ssl_server_credentials(first, changed, client_certificate)  # type: ignore[arg-type]  # as its documentation says
+
+
+def _configuration(current: Certificates) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(current.key, current.chain)], current.client_authorities)
+
+
+def _check_socket(path: Path) -> None:
+    if set(str(path)) & set("?#%"):
+        raise AddressRefused(
+            f"`{path}` contains a character that is not allowed in the path of a socket here: `?`, `#` or `%`"
+        )
+    check_socket_path(path)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        reason = "permission denied" if path.parent.is_dir() else "no such directory"
+        raise AddressRefused(f"`{path}` cannot be listened on: {reason}")
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise AddressRefused(f"`{path}` cannot be listened on: {(error.strerror or 'error').lower()}") from error
+    if not stat.S_ISSOCK(mode):
+        raise AddressRefused(f"`{path}` is a file that is not a socket")
+    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return
+    raise AddressRefused(f"`{path}` is listened on by another process")
+
+
+_M_MMAP_THRESHOLD = -3
+_LARGE = 131_072
+_QUIET = 0.5
+"""Seconds after the end of a large request, in which gRPC frees what it holds of it, before memory is returned."""
+_LATER = 5.0
+"""Seconds after which memory is returned once more: a slow connection may have held its part for longer."""
+
+
+def return_large_blocks() -> None:
+    """Make the allocator return large blocks to the system as soon as they are freed.
+
+    glibc stops doing so by itself: when a large block is freed, it raises the size from which blocks are mapped one by
+    one. It then keeps what later large requests take, once for each thread. Other C libraries have no such call.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return
+    mallopt(_M_MMAP_THRESHOLD, _LARGE)
+
+
+class LargeRequests:
+    """Returns freed memory to the system when large requests have ended, and none has come for a moment.
+
+    The pieces in which a message arrives are smaller than a large block, so glibc keeps them in the heaps of the
+    threads that received it. Use it in one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._give_back = _trim()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ended(self, size: int) -> None:
+        """Note the end of a request of so many bytes."""
+        if size >= _LARGE:
+            self._schedule(_QUIET, _LATER)
+
+    def _schedule(self, seconds: float, *later: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._run, *later)
+
+    def _run(self, *later: float) -> None:
+        self._timer = None
+        # It takes milliseconds, in which other threads go on.
+        asyncio.get_running_loop().run_in_executor(None, self._give_back)
+        if later:
+            self._schedule(*later)
+
+
+def _trim() -> Callable[[], object]:
+    """Return what returns the freed memory of every heap; it does nothing if the C library has no such call."""
+    try:
+        malloc_trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return lambda: None
+    return lambda: malloc_trim(0)
+
 
 CALLABILITY = callability_service_pb2.DESCRIPTOR.services_by_name["CallabilityService"].full_name
 POLICY = policy_service_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name

@@ -1,32 +1,287 @@
-"""A service of several processes on one port: started, replaced, measured as one, and given each edit of the policy."""
+"""A service of several processes on one port: started, replaced, measured as one, and given each edit of the policy.
+
+One process that answers: a server with its callers, its certificates and its metrics.
+
+A worker of a service: one process that answers, and the messages between it and the process that started it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from io import BufferedRWPair
+from pathlib import Path
+from typing import Any
 
+import uvloop
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from callability.address import AddressRefused, reserve_port
-from callability.kernel.checked_policy import CheckedPolicy
-from callability.kernel.policy import read
-from callability.log_output import fields
-from callability.service import worker
-from callability.service.calls.served_policy import RejectedEdit
-from callability.service.instance import InstanceOptions
-from callability.service.worker import Edition, Look, Report, Start, send
+from callability.files.certificates import CertificateFiles, CertificateRefused, WatchedCertificates
+from callability.kernel.policy import CheckedPolicy, read
+from callability.otel.traces import start_traces
+from callability.process.address import AddressRefused, reserve_port
+from callability.process.child import in_background
+from callability.process.logs import fields, log_to_standard_error
+from callability.process.metrics import CertificateMetrics
+from callability.service.callers import CallersRefused, WatchedCallers, load_callers
+from callability.service.calls import RejectedEdit, ServedPolicy
+from callability.service.edits import ServedEdits
+from callability.service.metrics import CallerMetrics, CallMetrics, Observer, PolicyMetrics, log_call
+from callability.service.server import Port, Server, return_large_blocks
+
+SERVICE_NAME = "callability-service"
+"""The name of the service in traces, unless a variable gives another."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The lowest level that is logged, how a line is written, and whether each call has one."""
+
+    level: str = "info"
+    form: str = "text"
+    calls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceOptions:
+    """How an instance listens, and whom it answers. It can be passed to another process."""
+
+    address: str
+    certificates: CertificateFiles | None = None
+    callers: Path | None = None
+    insecure: bool = False
+    socket_mode: int | None = None
+    concurrent_calls: int = 2_000
+    connection_seconds: int | None = None
+    reuse_port: bool = False
+    log: LogOptions = LogOptions()
+    traces: bool = False
+
+    def check(self, workers: int = 1) -> None:
+        """Check everything that does not need the policy, with less effort than a start.
+
+        Raises:
+            AddressRefused: the address may not or cannot be listened on.
+            CallersRefused: the callers file has errors.
+            CertificateRefused: the certificate cannot be used.
+        """
+        certificates = WatchedCertificates(self.certificates) if self.certificates else None
+        if self.callers:
+            load_callers(self.callers)
+        port = self.port(certificates)
+        port.check()
+        if workers > 1 and port.is_socket:
+            raise AddressRefused("`--workers` needs HOST:PORT: a Unix socket has one process")
+
+    def port(self, certificates: WatchedCertificates | None) -> Port:
+        """Return the port with some certificates."""
+        return Port(
+            self.address,
+            certificates,
+            self.callers is not None,
+            self.insecure,
+            self.socket_mode,
+            self.connection_seconds,
+            self.reuse_port,
+        )
+
+
+class Instance:
+    """Answers by a policy until it is given another.
+
+    Raises:
+        AddressRefused: the address may not or cannot be listened on.
+        CallersRefused: the callers file has errors.
+        CertificateRefused: the certificate cannot be used.
+    """
+
+    def __init__(self, options: InstanceOptions, checked: CheckedPolicy) -> None:
+        self.registry = CollectorRegistry()
+        self.metrics = PolicyMetrics(self.registry)
+        calls = CallMetrics(self.registry, tuple(_observers(options)))
+        ProcessCollector(registry=self.registry)
+        self._callers = WatchedCallers(options.callers) if options.callers else None
+        self._certificates = WatchedCertificates(options.certificates) if options.certificates else None
+        about_callers, about_certificates = CallerMetrics(self.registry), CertificateMetrics(self.registry)
+        if self._callers is not None:
+            about_callers.follow(self._callers)
+        if self._certificates is not None:
+            about_certificates.follow(self._certificates)
+        self._server = Server(
+            checked,
+            options.port(self._certificates),
+            self.metrics,
+            options.concurrent_calls,
+            self._callers,
+            calls,
+        )
+        self.metrics.decides(self.served.calls.policy, checked.engine)
+
+    @property
+    def served(self) -> ServedPolicy:
+        """The policy that is served."""
+        return self._server.served
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self._server.address
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answer calls and follow the files inside the context; at its end, drain."""
+        await self._server.start()
+        try:
+            async with in_background(*self._followers()):
+                yield
+        finally:
+            await self._server.drain()
+
+    def _followers(self) -> Iterator[Coroutine[Any, Any, None]]:
+        if self._certificates is not None:
+            yield self._certificates.follow()
+        if self._callers is not None:
+            yield self._callers.follow()
+
+
+def _observers(options: InstanceOptions) -> Iterator[Observer]:
+    if options.log.calls:
+        yield log_call
+    if options.traces:
+        from callability.service.call_spans import CallSpans  # noqa: PLC0415  # of an extra
+
+        yield CallSpans()
+
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """The policy to decide by from now on; with `rejected`, the edit that did not replace it."""
+
+    number: int
+    checked: CheckedPolicy
+    rejected: RejectedEdit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """To a worker, first: its number, and what it serves."""
+
+    number: int
+    options: InstanceOptions
+    edition: Edition
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """To a worker, each second: an edition if there is another, and whether to send the metrics."""
+
+    edition: Edition | None
+    collect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """From a worker, to each of these: by which edition it decides, or why it cannot serve."""
+
+    decides: int
+    metrics: tuple[Metric, ...] = ()
+    fault: str = ""
+
+
+def send(stream: BufferedRWPair, message: object) -> None:
+    """Send a message.
+
+    Raises:
+        OSError: the other process has ended, or does not read.
+    """
+    stream.write(pickle.dumps(message))
+    stream.flush()
+
+
+class Worker:
+    """Serves one policy after the other, until `ended` is set."""
+
+    def __init__(self, instance: Instance, edition: Edition, ended: asyncio.Event) -> None:
+        self._instance = instance
+        self._edits = ServedEdits(instance.served, instance.metrics)
+        self._decides = edition.number
+        self._ended = ended
+
+    async def report(self, stream: BufferedRWPair) -> None:
+        """Answer each look; once the other process closes the connection, this one ends."""
+        try:
+            async with asyncio.TaskGroup() as loading:
+                with suppress(EOFError, OSError, pickle.UnpicklingError):
+                    look = Look(None, collect=False)
+                    while True:
+                        if look.edition is not None:
+                            loading.create_task(self._load(look.edition))
+                        metrics = await asyncio.to_thread(self._instance.registry.collect) if look.collect else ()
+                        await asyncio.to_thread(send, stream, Report(self._decides, tuple(metrics)))
+                        look = await asyncio.to_thread(pickle.load, stream)
+        except Exception:
+            _logger.exception("the worker cannot report, and ends")
+        finally:
+            self._ended.set()
+
+    async def _load(self, edition: Edition) -> None:
+        try:
+            rejected = edition.rejected
+            await (self._edits.rejected(rejected) if rejected else self._edits.accepted(edition.checked))
+            self._decides = edition.number
+        except Exception:
+            _logger.exception("an edit of the policy cannot be loaded")
+            self._ended.set()
+
+
+async def _run(stream: BufferedRWPair) -> None:
+    start: Start = pickle.load(stream)
+    log = start.options.log
+    log_to_standard_error(log.level, log.form, start.number)
+    return_large_blocks()
+    hand_over_traces = start_traces(SERVICE_NAME) if start.options.traces else lambda: None
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    # A terminal sends it to the first process too, which then ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        instance = Instance(start.options, start.edition.checked)
+    except (AddressRefused, CallersRefused, CertificateRefused) as error:
+        send(stream, Report(0, fault=str(error)))
+        return
+    instance.served.rejected = start.edition.rejected
+    instance.metrics.refuses(files=start.edition.rejected is not None)
+    async with instance.running(), in_background(Worker(instance, start.edition, ended).report(stream)):
+        await ended.wait()
+    hand_over_traces()
+    # Closing the event loop would cancel the calls that come in meanwhile.
+    logging.shutdown()
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve on the socket that is the standard input."""
+    # gRPC writes lines of its own to standard error, beside the log and in another form.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    uvloop.run(_run(socket.socket(fileno=0).makefile("rwb")))
+
 
 LOOK_SECONDS = 1.0
 SILENT_SECONDS = 4.0
@@ -39,7 +294,6 @@ DRAIN_SECONDS = 20.0
 """How long a worker may take to drain. It is killed afterwards."""
 RESTART_SECONDS = (0.1, 5.0)
 """The first and the longest pause before a worker is started again; the pause doubles."""
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -146,7 +400,7 @@ class Workers(Collector):
         """Start a worker, and look after it until it has ended; return how that was."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            command = (sys.executable, "-c", f"from {worker.__name__} import main; main()")
+            command = (sys.executable, "-c", f"from {__name__} import main; main()")
             try:
                 process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
             except OSError as error:

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from callability.child_process.limits import limit_this_process
-from callability.studio.draft_analysis import DraftAnalysis
+from callability.process.child import limit_this_process
+from callability.studio.drafts import DraftAnalysis
 
 
 def main() -> None:

@@ -1,10 +1,18 @@
-"""The ASGI application: the page, and the endpoints that it calls."""
+"""The ASGI application: the page, and the endpoints that it calls.
+
+The files of the page, with the token that POST requests need, and the nonce of the editor's style sheets.
+
+Running the studio: from binding its address to shutdown.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from html import escape
 from http import HTTPStatus
 from pathlib import Path
 
@@ -13,27 +21,59 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callability import document
-from callability.editing.rewriting import ChangedMeanwhile
-from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reporting.plain_data import Plain
-from callability.studio.error_response import error_response
-from callability.studio.errors import NotSaved, StudioError
-from callability.studio.page_data import saved_data
-from callability.studio.pages import page_files
-from callability.studio.policy_files import NotEditable, SavedFile, read_saved, save, texts_of
+from callability.compiler.questions import QUESTIONS
+from callability.compiler.table import Plain
+from callability.files import document
+from callability.files.editing import ChangedMeanwhile
+from callability.process.address import check_loopback, listening
+from callability.process.uvicorn_server import StopSignals, UvicornServer
+from callability.studio.drafts import saved_data
+from callability.studio.policy_files import NotEditable, NotSaved, SavedFile, StudioError, read_saved, save, texts_of
 from callability.studio.requests import (
+    NONCE,
     CheckRequest,
     ConfirmRequest,
     DecideRequest,
     DifferenceRequest,
+    Guard,
     LeaveRequest,
     ProgressRequest,
     SaveRequest,
     TableRequest,
+    error_response,
     read_request,
 )
 from callability.studio.session import DraftSession, DraftSessions
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_TOKEN, _NONCE = b"{token}", b"{nonce}"
+
+
+def page_files(token: str) -> list[Route]:
+    """Return a route for each file of the page; the page itself is at `/`."""
+    directory = Path(__file__).parent / "page"
+    files = [path for path in sorted(directory.iterdir()) if path.suffix in _TYPES]
+    return [Route("/" if path.name == "index.html" else f"/{path.name}", _endpoint(path, token)) for path in files]
+
+
+def _endpoint(path: Path, token: str) -> Callable[[Request], Awaitable[Response]]:
+    content = path.read_bytes()
+    if path.suffix == ".html":
+        content = content.replace(_TOKEN, escape(token).encode())
+
+    async def endpoint(request: Request) -> Response:
+        nonce: str = request.scope[NONCE]
+        return Response(
+            content.replace(_NONCE, nonce.encode()) if path.suffix == ".html" else content,
+            media_type=_TYPES[path.suffix],
+        )
+
+    return endpoint
 
 
 class Studio:
@@ -181,3 +221,32 @@ def application(studio: Studio, token: str) -> Starlette:
 async def _error(_: Request, error: Exception) -> Response:
     assert isinstance(error, StudioError)
     return error_response(error)
+
+
+GRACE = 2
+"""Seconds that requests in flight have at the end."""
+
+
+def names_of(host: str) -> tuple[str, ...]:
+    """Return what a browser may call a server by its HOST:PORT; it leaves out port 80."""
+    port = host.rpartition(":")[2]
+    names = (host, f"localhost:{port}")
+    return (*names, *(name.removesuffix(":80") for name in names)) if port == "80" else names
+
+
+async def run(directory: Path, address: str, started: Callable[[str], None], *, writable: bool) -> None:
+    """Serve the page until SIGTERM or SIGINT; `started` is given its URL.
+
+    Raises:
+        AddressRefused: the address is not loopback, or cannot be listened on.
+    """
+    check_loopback(address, "anyone who reaches the page can edit the policy")
+    signals = StopSignals(signal.SIGTERM, signal.SIGINT)
+    with listening(address) as listener:
+        port = listener.getsockname()[1]
+        host = f"{address.rpartition(':')[0]}:{port}"
+        token = secrets.token_urlsafe(32)
+        guarded = Guard(application(Studio(directory, writable=writable), token), names_of(host), token)
+        server = UvicornServer(guarded, access_log=False, server_header=False, lifespan="on")
+        started(f"http://{host}/")
+        await server.serve_until(listener, signals, GRACE)

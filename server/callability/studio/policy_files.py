@@ -1,15 +1,94 @@
-"""The files of a policy for an editor: their texts, with digests that show whether they changed on disk."""
+"""The files of a policy for an editor: their texts, with digests that show whether they changed on disk.
+
+Errors that the page shows.
+
+StudioError
+├── Superseded       a newer draft is being analysed
+├── NotChecked       there is no draft to ask about
+├── TooSlow          a task took too long
+├── Failed           the analysis process ended
+├── BadRequest       a request is malformed
+├── RequestTooLarge  a request is over the limit
+├── Elsewhere        a request comes from another page
+└── NotSaved         a file was not written
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
-from callability import document
-from callability.editing.rewriting import overwrite
+from callability.compiler.questions import QUESTIONS
+from callability.files import document
+from callability.files.editing import overwrite
 from callability.files.policy_source import policy_files
-from callability.policy.questions.questions import QUESTIONS
+
+
+class StudioError(Exception):
+    """An error with a code and an HTTP status; its text is a sentence for the page."""
+
+    code = "error"
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+class Superseded(StudioError):
+    """A newer draft is being analysed."""
+
+    code = "superseded"
+    status = HTTPStatus.CONFLICT
+
+
+class NotChecked(StudioError):
+    """There is no draft to ask about."""
+
+    code = "not-checked"
+    status = HTTPStatus.CONFLICT
+
+
+class TooSlow(StudioError):
+    """A task took too long."""
+
+    code = "too-slow"
+
+
+class Failed(StudioError):
+    """The analysis process ended."""
+
+    code = "failed"
+
+
+class BadRequest(StudioError):
+    """A request is malformed."""
+
+    code = "bad-request"
+    status = HTTPStatus.BAD_REQUEST
+
+
+class RequestTooLarge(StudioError):
+    """A request is over the limit."""
+
+    code = "too-large"
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
+class Elsewhere(StudioError):
+    """The request comes from another page."""
+
+    code = "elsewhere"
+    status = HTTPStatus.FORBIDDEN
+
+
+class NotSaved(StudioError):
+    """A file was not written; `code` says why."""
+
+    status = HTTPStatus.CONFLICT
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
 
 NAMES = tuple(f"{name}{ending}.yaml" for name in QUESTIONS for ending in ("", "_test"))
 """The files that can be edited: each rule set, and the tests beside it."""

@@ -9,10 +9,10 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
-from callability.child_process.child import command, end_group
-from callability.policy.reporting.plain_data import Plain
+from callability.compiler.table import Plain
+from callability.process.child import command, end_group
 from callability.studio import analysis_process
-from callability.studio.errors import Failed, NotChecked, Superseded, TooSlow
+from callability.studio.policy_files import Failed, NotChecked, Superseded, TooSlow
 
 SECONDS = 60.0
 """The time limit of one task."""

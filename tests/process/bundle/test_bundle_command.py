@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from callability.bundling import writing
+from callability.compiler import bundle_writing
 from callability.kernel.envelope import enveloped, opened
 from callability.kernel.policy import payload_in, read
 from support.bundles import bundle_of
@@ -68,7 +68,7 @@ def test_rule_files_are_included_on_request(tmp_path: Path) -> None:
 
 def test_rule_files_that_do_not_fit_are_named_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here with room for the compiled policy alone."""
-    monkeypatch.setattr(writing, "MAX_BYTES", 30_000)
+    monkeypatch.setattr(bundle_writing, "MAX_BYTES", 30_000)
     arguments = ("bundle", "build", "--output", "/dev/null")
     done = callability(*arguments, "--with-rule-files")
     assert done.returncode == 1

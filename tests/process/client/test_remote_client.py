@@ -15,7 +15,6 @@ import grpc
 import pytest
 
 from callability.adapter import ALL_SERVERS, UnknownTool
-from callability.address import AddressRefused
 from callability.client import (
     NO_RECORD,
     BlockingClient,
@@ -26,6 +25,7 @@ from callability.client import (
     Inventory,
     PolicyUnavailable,
 )
+from callability.process.address import AddressRefused
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Annotations, Labels, ServerFacts, ToolFacts
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER

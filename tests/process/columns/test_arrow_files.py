@@ -144,7 +144,7 @@ def test_a_file_that_ends_the_process_that_checks_it_is_refused(tmp_path: Path) 
     """Here every such process ends by a signal, since no file is known that does it in this version of Arrow."""
     path = _written(tmp_path / "tools.arrow", _table())
     (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\nif 'callability.columns.arrow_files' in sys.orig_argv:\n    os.kill(os.getpid(), 11)\n"
+        "import os, sys\nif 'callability.tables.formats' in sys.orig_argv:\n    os.kill(os.getpid(), 11)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = callability_process("inventory", "counts", str(path), env=environment)

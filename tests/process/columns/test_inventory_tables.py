@@ -15,9 +15,9 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from callability.bundling.payload import payload_of
+from callability.compiler.bundle_writing import payload_of
+from callability.compiler.policy import load
 from callability.kernel.envelope import enveloped
-from callability.policy.loading import load
 from support.checkout import DOCS, POLICY
 from support.commands import callability
 from support.documents import PATH, pattern, sessions_of

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
-from callability.command_line.review import reviewed
-from callability.command_line.terminal import escaped
-from callability.gateway.config.approved_definitions import Definitions
-from callability.gateway.config.fingerprint import approved_part
-from callability.gateway.upstream.tool import upstream_tool
+from callability.cli.servers import reviewed
+from callability.cli.terminal import escaped
+from callability.gateway.config.approvals import Definitions, approved_part
+from callability.gateway.upstream.listing import upstream_tool
 from support.commands import callability
 from support.gateways import shelf, write_config
 from support.running import COMMAND

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from callability import __version__
-from callability.bundling import writing
-from callability.kernel import bundle_wire
+from callability.compiler import bundle_writing
+from callability.kernel import envelope
 from support.checkout import POLICY
 from support.commands import callability
 from support.policies import write_policy
@@ -304,7 +304,7 @@ def test_commands_that_look_at_a_policy_read_a_bundle_with_rule_files(tmp_path: 
 def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the check, so that what it accepts can be served; here with room for less than the shipped policy."""
     assert callability("check").returncode == 0
-    monkeypatch.setattr(writing, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(bundle_writing, "MAX_BYTES", 10_000)
     done = callability("check")
     assert done.returncode == 1
     assert re.search(r"its bundle would have 14,\d{3} bytes; the maximum is 5,904 .*\[bundle-too-large\]", done.stdout)
@@ -313,7 +313,7 @@ def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.Monke
 
 def test_a_policy_whose_bundle_no_reader_accepts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its parts would cost too much for its size; here with less than the shipped policy needs."""
-    monkeypatch.setattr(bundle_wire, "_FREE_COST", -1_000_000)
+    monkeypatch.setattr(envelope, "_FREE_COST", -1_000_000)
     done = callability("check")
     assert done.returncode == 1
     assert re.search(r"bundle would cost a reader \d+,\d{3} bytes; the maximum is .*\[bundle-too-large\]", done.stdout)
@@ -364,7 +364,7 @@ def test_fresh_processes_give_the_same_answers_whatever_their_hash_seed_and_the_
     code = """
 import json, random, sys
 from pathlib import Path
-from callability.policy.loading import check_files, policy_files
+from callability.compiler.policy import check_files, policy_files
 directory = Path(sys.argv[1])
 paths = list(policy_files(directory))
 random.shuffle(paths)

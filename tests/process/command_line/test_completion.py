@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from callability.command_line.completion import line_to_complete
+from callability.cli.application import line_to_complete
 from support.documents import PATH
 
 BASH = shutil.which("bash")
@@ -53,9 +53,7 @@ def test_the_choices_of_an_option_are_completed() -> None:
 
 def test_without_its_extra_a_command_completes_nothing_and_prints_no_error() -> None:
     """The command itself says what to install."""
-    program = (
-        "import sys; sys.argv, sys.modules['mcp'] = ['callability'], None; from callability.command_line import main"
-    )
+    program = "import sys; sys.argv, sys.modules['mcp'] = ['callability'], None; from callability.cli import main"
     assert _completed("callability gateway --c", sys.executable, "-c", f"{program}; main()") == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from callability.gateway.config import is_found_without_option
-from callability.gateway.tools.remedies import phrases
+from callability.gateway.tools.decisions import phrases
 from support.commands import callability
 
 PLACE = ".config/callability"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.command_line.commands import COMMANDS, Group
+from callability.cli.application import COMMANDS, Group
 from support.checkout import POLICY
 from support.commands import callability
 from support.running import callability_process

@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from callability.kernel.policy import read
-from callability.output_file import PIPE_SECONDS
+from callability.process.regular_file import PIPE_SECONDS
 from support.checkout import POLICY
 from support.commands import callability
 from support.running import COMMAND

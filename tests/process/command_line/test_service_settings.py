@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.command_line.service_settings import (
-    PREFIX,
-    SETTINGS,
-    SettingsRefused,
-    effective_settings,
-    unused_variables,
-)
+from callability.cli.service_settings import PREFIX, SETTINGS, SettingsRefused, effective_settings, unused_variables
 from support.commands import callability
 from support.running import service
 

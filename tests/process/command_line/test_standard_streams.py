@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.command_line.commands import COMMANDS, Group
+from callability.cli.application import COMMANDS, Group
 from support.checkout import POLICY
 from support.gateways import shelf, write_config
 from support.running import COMMAND, service

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from mcp import Client
 
-from callability.command_line.status_line import status
-from callability.gateway.observability.metrics import Metrics
+from callability.cli.gateway_process import status
+from callability.gateway.observability import Metrics
 from support.gateways import retrieve, shelf, write_config
 from support.running import COMMAND
 

@@ -13,26 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.bundling.payload import confirmed_rule_set
+from callability.compiler.bundle_writing import confirmed_rule_set
+from callability.compiler.combination_sets import Space, space_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.difference import changes_of, compared_space
+from callability.compiler.policy import ProvedRuleSet, check_files
+from callability.compiler.questions import CALLABILITY, LOAD_OUTCOME
+from callability.compiler.rule_set import RuleSet, Text
+from callability.compiler.table import rows_of
+from callability.contract.finding import line
+from callability.contract.vocabulary import UNKNOWN
 from callability.files.policy_source import policy_files
-from callability.finding import line
-from callability.kernel.condition import All, Any, Condition, Is, Not, facts_read
+from callability.kernel.conditions import SEMANTICS, AllOf, AnyOf, Condition, Is, Not, decide, facts_read
 from callability.kernel.facts import FactReader
 from callability.kernel.rule_set_reading import rule_set_of as compiled
-from callability.kernel.semantics import SEMANTICS, decide
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.deciding.space import Space, space_of
-from callability.policy.loading import ProvedRuleSet, check_files
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.load_outcome import LOAD_OUTCOME
-from callability.policy.reporting.difference import changes_of, compared_space
-from callability.policy.reporting.rows import rows_of
-from callability.policy.rules.rule_set import RuleSet, Text
-from callability.studio.draft_analysis import possible
+from callability.studio.drafts import possible
 from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from callability.vocabulary import UNKNOWN
 from support.commands import callability
 from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of, rule_set_of
@@ -143,8 +141,8 @@ _conditions: st.SearchStrategy[Condition] = st.recursive(
     _is,
     lambda inner: st.one_of(
         st.builds(Not, inner),
-        st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
     ),
     max_leaves=5,
 )

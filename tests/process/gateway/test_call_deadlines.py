@@ -12,7 +12,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from callability.client import Client, PolicyUnavailable
-from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.gateway.policy_client import PolicyClient
 from support.checkout import UPSTREAMS
 from support.gateway_in_process import client_of
 from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config

@@ -11,8 +11,7 @@ from typing import Any
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.runtime.runtime import GatewayOptions, opened
 from callability.gateway.serving.mcp_server import mcp_server
 from support.commands import callability
 from support.gateways import call, retrieve, shelf, text_of, write_config

@@ -14,7 +14,7 @@ from mcp import Client
 from callability.gateway.config import ServerConfig
 from callability.gateway.config.variables import filled, unset
 from callability.gateway.upstream import HttpTarget, StdioTarget, target_of
-from callability.gateway.upstream.secrets import Secrets
+from callability.gateway.upstream.target import Secrets
 from support.commands import callability
 from support.edits import edit
 from support.gateway_in_process import client_of, http_gateway

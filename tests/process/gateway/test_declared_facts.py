@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.inventory.agent import agent_message
+from callability.gateway.inventory import agent_message
 from support.commands import callability
 from support.declared_rules import RULES, declaring_policy
 from support.gateway_in_process import http_gateway

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 from mcp_types import Tool
 
-from callability.gateway.config.fingerprint import fingerprint
+from callability.gateway.config.approvals import fingerprint
 from support.checkout import UPSTREAMS
 from support.commands import callability
 from support.gateway_in_process import client_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
-from callability.gateway.config.fingerprint import fingerprint
+from callability.gateway.config.approvals import fingerprint
 from support.checkout import UPSTREAMS
 from support.commands import callability
 from support.edits import replace

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client
 from mcp_types import CallToolResult
 
-from callability.address import listening
+from callability.process.address import listening
 from support import any_proxy
 from support.any_proxy import (
     APPROVALS,

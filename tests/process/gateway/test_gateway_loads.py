@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from mcp import Client
 
+from callability.contract.vocabulary import LoadStatus
+from callability.gateway import loading
 from callability.gateway.config import load_config
-from callability.gateway.loading import Loader, supervisor
-from callability.gateway.loading.supervisor import LONGEST_PAUSE, longer
-from callability.gateway.runtime.pool import UpstreamPool
+from callability.gateway.loading import LONGEST_PAUSE, Loader, longer
+from callability.gateway.runtime.runtime import UpstreamPool
 from callability.gateway.upstream import HttpTarget, Upstream
-from callability.vocabulary import LoadStatus
 from support.checkout import POLICY
 from support.commands import callability
 from support.edits import edit
@@ -159,7 +159,7 @@ def test_a_recheck_that_fails_as_the_last_one_is_logged_once_an_hour(
             await is_started(6)
             assert logged("exited with code 4") == 1
             assert logged("no database") in (3, 4)
-            monkeypatch.setattr(supervisor, "LOGGED_SECONDS", 0)
+            monkeypatch.setattr(loading, "LOGGED_SECONDS", 0)
             await is_started(8)
             assert logged("exited with code 4") > 1
             monkeypatch.undo()

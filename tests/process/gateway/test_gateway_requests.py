@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from callability.gateway.serving import http_agents
+from callability.gateway.serving import http_sessions
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import ACCEPT, answer_in, initialized, legacy, modern
 from support.gateways import agents_of, held_back, shelf, token_of, write_config
@@ -89,7 +89,7 @@ async def test_an_agent_at_its_limit_of_requests_is_refused_and_others_are_serve
 
 async def test_an_agent_has_at_most_half_of_the_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the config says."""
-    monkeypatch.setattr(http_agents, "most_connections", lambda: 4)
+    monkeypatch.setattr(http_sessions, "most_connections", lambda: 4)
     config = write_config(tmp_path, {}, agents=agents_of({"a": []}), http={"requests_per_agent": 10_000})
     with http_gateway(config) as url:
         async with httpx2.AsyncClient(timeout=120, limits=UNLIMITED) as client:
@@ -135,7 +135,7 @@ async def test_the_messages_of_an_agent_at_its_limit_that_are_read_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise bodies that never end would take the connections of the others."""
-    monkeypatch.setattr(http_agents, "RESERVE", 2)
+    monkeypatch.setattr(http_sessions, "RESERVE", 2)
     config = write_config(tmp_path, {}, agents=agents_of({"a": []}), http={"requests_per_agent": 1})
     with http_gateway(config) as url:
         async with httpx2.AsyncClient(timeout=120, limits=UNLIMITED) as client:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from callability.gateway.agents import list_changed
+from callability.gateway import agents
 from support.catalogs import agent
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import ACCEPT, INITIALIZE, LEGACY, initialized, legacy, modern
@@ -173,7 +173,7 @@ async def test_an_open_session_is_notified_however_many_others_have_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that has ended takes no place of those that are notified."""
-    monkeypatch.setattr(list_changed, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(agents, "MAX_SESSIONS", 2)
     config = write_config(tmp_path, {})
     with http_gateway(config) as url:
         async with agent(url, "legacy") as it, httpx2.AsyncClient(timeout=120) as client:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from callability.gateway.observability.unread_facts import UnreadFacts
+from callability.gateway.observability import UnreadFacts
 from support.edits import edit
 from support.gateway_in_process import client_of, http_gateway
 from support.gateways import agents_of, call, client_with, retrieve, shelf, text_of, token_of, write_config

@@ -20,12 +20,12 @@ from mcp import Client
 
 from callability import adapter
 from callability.adapter import InputFault, UnreadInput
-from callability.bundling.writing import checked_policy
-from callability.command_line.status_line import status
-from callability.gateway.observability.metrics import Metrics
-from callability.kernel.description import description
+from callability.cli.gateway_process import status
+from callability.compiler.bundle_writing import checked_policy
+from callability.compiler.policy import load
+from callability.gateway.observability import Metrics
+from callability.kernel.calls import description
 from callability.kernel.policy import read
-from callability.policy.loading import load
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
 from support.checkout import ROOT

@@ -18,12 +18,12 @@ import httpx2
 import pytest
 
 from callability.client import Client
+from callability.contract.vocabulary import LoadFailure, LoadStatus
 from callability.gateway.config import ServerConfig
 from callability.gateway.loading import Loader, LoadOutcome, LoadPolicy, LoadStub, get_tools_with_resilience
 from callability.gateway.upstream import Failure, HttpTarget, StdioTarget, Target, Upstream, UpstreamError
-from callability.gateway.upstream.opening_failure import opening_failure
+from callability.gateway.upstream.connection import opening_failure
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from callability.vocabulary import LoadFailure, LoadStatus
 from support.certificates import Authority
 from support.checkout import POLICY, UPSTREAMS
 from support.local_policy import local_client

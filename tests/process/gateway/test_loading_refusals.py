@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from callability.client import Client
+from callability.contract.vocabulary import LoadStatus
 from callability.gateway.loading import Loader, LoadOutcome
 from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, http_response
-from callability.gateway.upstream.list_fault import fault_of_text
-from callability.vocabulary import LoadStatus
+from callability.gateway.upstream.failure import fault_of_text
 from support.checkout import UPSTREAMS
 from support.local_policy import local_client
 from support.responses import COMPACT_BODY, cut_response, response, summary

@@ -22,8 +22,7 @@ from pydantic import AnyUrl
 
 from callability.gateway.catalog import ConsentAnswer, ConsentRequest
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.runtime.runtime import GatewayOptions, opened
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_people import Person
 from support.checkout import UPSTREAMS

@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability import document
-from callability.command_line.tool_name_quoting import argument_of, cell_of, name_of, word_of
-from callability.editing.edit import EditRefused, created, edited
-from callability.editing.spelling import Tree
+from callability.cli.options import argument_of, cell_of, name_of, word_of
+from callability.contract.vocabulary import is_plain, unrecordable
+from callability.files import document
+from callability.files.editing import EditRefused, Tree, created, edited
 from callability.gateway.config import load_approvals
-from callability.tool_name import is_plain, unrecordable
 from support.commands import callability
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, shelf, text_of, write_config

@@ -17,8 +17,7 @@ import pytest
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.runtime.runtime import GatewayOptions, opened
 from callability.gateway.serving.mcp_server import mcp_server
 from support.checkout import POLICY
 from support.edits import edit

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
 
-from callability import document
+from callability.files import document
 from callability.files.shipped_policy import examples
 from support.checkout import DOCS, POLICY
 from support.commands import callability

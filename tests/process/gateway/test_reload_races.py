@@ -17,13 +17,11 @@ import pytest
 from mcp import Client, MCPError
 from mcp_types import Tool
 
-from callability.gateway.agents.router import AgentRouter
+from callability.gateway.agents import AgentRouter
 from callability.gateway.config import load_config
-from callability.gateway.config.fingerprint import fingerprint
-from callability.gateway.policy_client.policy_client import PolicyClient
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
-from callability.gateway.runtime.pool import UpstreamPool
+from callability.gateway.config.approvals import fingerprint
+from callability.gateway.policy_client import PolicyClient
+from callability.gateway.runtime.runtime import GatewayOptions, UpstreamPool, opened
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.tools import call as call_of_tool
 from callability.gateway.upstream import UpstreamError

@@ -14,8 +14,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import opened
-from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.runtime.runtime import GatewayOptions, opened
 from callability.gateway.tools import discovery
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import strategies as st
 
 from callability.gateway.upstream import HttpTarget, StdioTarget, Target, Upstream, UpstreamRefusal
-from callability.gateway.upstream.secrets import SECRET_CHARACTERS, Secrets
+from callability.gateway.upstream.target import SECRET_CHARACTERS, Secrets
 from support.checkout import UPSTREAMS
 from support.drawing import drawing
 from support.upstreams.bad_http import BadHttp, refusal

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from mcp_types import TextContent
 
-from callability.gateway.upstream import StdioTarget, Upstream, UpstreamError, silence
+from callability.gateway.upstream import StdioTarget, Upstream, UpstreamError, connection
 from support.checkout import UPSTREAMS
 from support.connected_upstream import connected
 from support.waiting import SECONDS, becomes
@@ -45,7 +45,7 @@ async def _answer(it: Upstream, tool: str) -> str:
 
 async def test_a_call_does_not_wait_for_the_ping_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has its error while the ping is under way, and the end of the connection ends the ping."""
-    monkeypatch.setattr(silence, "PING_SECONDS", 100 * SECONDS)
+    monkeypatch.setattr(connection, "PING_SECONDS", 100 * SECONDS)
     async with asyncio.timeout(SECONDS), _child() as it:
         await _ends_late(it, "hang")
         assert it.state == "connected"

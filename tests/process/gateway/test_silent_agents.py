@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callability.gateway.serving import progress
+from callability.gateway.serving import mcp_server
 from support.catalogs import MODES, agent, gateway, until
 from support.checkout import UPSTREAMS
 from support.gateways import write_config
@@ -30,7 +30,7 @@ def anyio_backend() -> str:
 
 async def _flooded(it: SilentAgent, log: pytest.LogCaptureFixture) -> None:
     """Let an agent call a tool that reports progress very often, and return when the upstream has answered."""
-    log.set_level(logging.DEBUG, "callability.gateway.observability.call_log")
+    log.set_level(logging.DEBUG, "callability.gateway.observability")
     params = {"name": "call_tool", "arguments": {"name": "it:flood", "arguments": {"times": REPORTS}}}
     await it.send("tools/call", {**params, "_meta": {"progressToken": "of the agent"}}, id="call")
     await until(lambda: "an agent called `flood` of `it`: answered" in log.text)
@@ -40,14 +40,14 @@ async def test_an_agent_that_reads_again_gets_the_latest_progress_and_not_all_of
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In order, and then the answer."""
-    monkeypatch.setattr(progress, "DELIVERY_SECONDS", 600)
+    monkeypatch.setattr(mcp_server, "DELIVERY_SECONDS", 600)
     heard: list[float] = []
     async with gateway(tmp_path, {}, servers={"it": GATE}) as router, silent_agent(router) as it:
         await _flooded(it, caplog)
         while "result" not in (message := await it.read()):
             heard.append(message["params"]["progress"])
     # The first was on its way.
-    assert heard == [0, *range(REPORTS - progress.MAX_WAITING, REPORTS)]
+    assert heard == [0, *range(REPORTS - mcp_server.MAX_WAITING, REPORTS)]
     assert message["id"] == "call"
 
 
@@ -55,8 +55,8 @@ async def test_a_long_message_of_progress_waits_only_if_it_is_the_latest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The earlier ones are dropped if the messages are too long together."""
-    monkeypatch.setattr(progress, "DELIVERY_SECONDS", 600)
-    monkeypatch.setattr(progress, "MAX_WAITING_CHARACTERS", 0)
+    monkeypatch.setattr(mcp_server, "DELIVERY_SECONDS", 600)
+    monkeypatch.setattr(mcp_server, "MAX_WAITING_CHARACTERS", 0)
     heard: list[float] = []
     async with gateway(tmp_path, {}, servers={"it": GATE}) as router, silent_agent(router) as it:
         await _flooded(it, caplog)
@@ -69,7 +69,7 @@ async def test_a_call_of_an_agent_that_does_not_read_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer waits for its progress no longer than a time, and no progress comes after it."""
-    monkeypatch.setattr(progress, "DELIVERY_SECONDS", 0.01)
+    monkeypatch.setattr(mcp_server, "DELIVERY_SECONDS", 0.01)
     read: list[dict[str, Any]] = []
     async with gateway(tmp_path, {}, servers={"it": GATE}) as router, silent_agent(router) as it:
         await _flooded(it, caplog)

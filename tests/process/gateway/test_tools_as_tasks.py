@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callability.gateway.inventory.refusal import NO_TASKS
+from callability.gateway.inventory import NO_TASKS
 from support.commands import callability
 from support.gateway_in_process import client_of
 from support.gateways import bad, call, connected, retrieve, shelf, text_of, write_config

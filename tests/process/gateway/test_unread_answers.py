@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from callability.gateway.config import HttpConfig
-from callability.gateway.serving import http_agents, http_connections
+from callability.gateway.serving import http_connections, http_sessions
 from callability.gateway.serving.http_connections import HttpConnection
 from callability.gateway.serving.http_requests import HttpRequests
-from callability.uvicorn_server import StopSignals, UvicornServer
+from callability.process.uvicorn_server import StopSignals, UvicornServer
 from support.checkout import UPSTREAMS
 from support.gateway_requests import INITIALIZE
 from support.gateways import write_config
@@ -107,7 +107,7 @@ def test_what_waits_for_an_agent_that_reads_nothing_is_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However many connections it has: the answer that would be too much ends its own, and the others are whole."""
-    monkeypatch.setattr(http_agents, "UNREAD_BYTES", 2 * SIZE)
+    monkeypatch.setattr(http_sessions, "UNREAD_BYTES", 2 * SIZE)
 
     async def story() -> None:
         async with _serving() as (port, connections):

@@ -19,16 +19,9 @@ import pytest
 import uvicorn
 from mcp_types import CallToolResult, TextContent
 
-from callability.gateway.upstream import (
-    HttpTarget,
-    StdioTarget,
-    Upstream,
-    UpstreamError,
-    UpstreamRefusal,
-    outgoing,
-)
+from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, UpstreamRefusal, messages
+from callability.gateway.upstream.child import Lines, LongLine
 from callability.gateway.upstream.failure import MESSAGE_BYTES
-from callability.gateway.upstream.lines import Lines, LongLine
 from support.checkout import UPSTREAMS
 from support.upstreams import good_stdio
 from support.upstreams.bad_http import BadHttp, reply
@@ -478,7 +471,7 @@ async def test_a_url_that_leads_nowhere_says_why(url: str, words: str) -> None:
 
 async def test_a_child_that_asks_and_does_not_read_ends_and_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answers to its requests wait until it reads them; those beyond what a pipe holds are limited."""
-    monkeypatch.setattr(outgoing, "MOST_UNREAD", 100)
+    monkeypatch.setattr(messages, "MOST_UNREAD", 100)
     async with upstream(bad()) as it, upstream(bad(), "fine") as fine:
         async with asyncio.timeout(PATIENT):
             assert await error_of(it, "ask") == f"`x` stopped reading what it is sent before it answered{MAY_HAVE_RUN}"
@@ -490,7 +483,7 @@ async def test_calls_of_a_child_that_does_not_read_fail_at_once_before_they_fill
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are not sent. A child that reads may be sent as large a call as any."""
-    monkeypatch.setattr(outgoing, "MOST_UNREAD_BYTES", 1 << 20)
+    monkeypatch.setattr(messages, "MOST_UNREAD_BYTES", 1 << 20)
     large = {"text": "x" * (2 << 20)}
     async with upstream(bad()) as it:
         async with asyncio.timeout(PATIENT):

@@ -9,15 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel.condition import All, Any, Condition, Is, Not
-from callability.kernel.semantics import Decision, decide
-from callability.policy.deciding.building import build
-from callability.policy.deciding.engine_process import run
-from callability.policy.deciding.evaluation import Engine, no_progress
-from callability.policy.deciding.not_decided import NotDecided
-from callability.policy.deciding.space import space_of
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reading.rule_file import MAX_RULES
+from callability.compiler.combination_sets import space_of
+from callability.compiler.confirmation import Engine, no_progress, run
+from callability.compiler.diagram import NotDecided, build
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_file import MAX_RULES
+from callability.kernel.conditions import AllOf, AnyOf, Condition, Decision, Is, Not, decide
 from support.drawing import drawing
 from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, evaluated, rule_set_of
 from support.policies import needs_engine
@@ -51,7 +48,7 @@ def _drawn_condition(chance: Random, depth: int = 0) -> Condition:
     if kind == "not":
         return Not(_drawn_condition(chance, depth + 1))
     parts = tuple(_drawn_condition(chance, depth + 1) for _ in range(chance.randint(1, 3)))
-    return All(parts) if kind == "all" else Any(parts)
+    return AllOf(parts) if kind == "all" else AnyOf(parts)
 
 
 @needs_engine
@@ -70,7 +67,7 @@ def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch)
     """`--engine both` is a comparison: a reference that decides differently is noticed."""
     rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     monkeypatch.setattr(
-        "callability.policy.deciding.evaluation.decide",
+        "callability.compiler.confirmation.decide",
         lambda rules, facts: Decision(len(rules) - 1, undetermined=False),
     )
     with pytest.raises(NotDecided, match=r"durable-rules .* reaches `r0`, the reference reaches `last`") as caught:

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel.condition import All, Any, Condition, Is, Not
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.deciding.space import space_of
-from callability.policy.questions.enable_outcome import ENABLE_OUTCOME
-from callability.policy.questions.load_outcome import LOAD_OUTCOME
-from callability.policy.questions.question import Question
-from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.compiler.combination_sets import space_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.question import Question
+from callability.compiler.questions import ENABLE_OUTCOME, LOAD_OUTCOME
+from callability.compiler.rule_set import Rule, RuleSet
+from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not
 from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of, evaluated
 from support.policies import needs_engine
@@ -25,8 +24,8 @@ def _conditions(question: Question) -> st.SearchStrategy[Condition]:
     return (
         one
         | st.builds(Not, one)
-        | st.builds(lambda *parts: All(parts), one, one)
-        | st.builds(lambda *parts: Any(parts), one, one)
+        | st.builds(lambda *parts: AllOf(parts), one, one)
+        | st.builds(lambda *parts: AnyOf(parts), one, one)
     )
 
 

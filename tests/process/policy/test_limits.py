@@ -13,22 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from callability import bounded_yaml, document, finding
-from callability.bundling import check_worker
-from callability.child_process.limits import MAX_MEMORY
-from callability.files import policy_source
+from callability.compiler import check_worker, combination_sets, confirmation, diagram, forms, nodes, rule_file
+from callability.compiler.combination_sets import space_of
+from callability.compiler.diagram import NotDecided, build
+from callability.compiler.question import BOOLEAN, Fact, axis_of, facts_by_name
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_set import Rule, RuleSet
+from callability.contract import finding
+from callability.contract.finding import Place, did_you_mean, line, listed
+from callability.files import document, policy_source
 from callability.files.policy_source import source_in
-from callability.finding import Place, did_you_mean, line, listed
-from callability.kernel.condition import All, Any, Is
-from callability.policy.deciding import building, combination_set, engine_process, evaluation, nodes, normal_form
-from callability.policy.deciding.building import build
-from callability.policy.deciding.not_decided import NotDecided
-from callability.policy.deciding.space import space_of
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
-from callability.policy.questions.question import facts_by_name
-from callability.policy.reading import case_file, form, law_form, rule_file, when
-from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.kernel.conditions import AllOf, AnyOf, Is
+from callability.process.child import MAX_MEMORY
 from callability.service import edits
 from support.checkout import POLICY, SUPPORT
 from support.commands import callability
@@ -263,14 +259,14 @@ def test_a_diagram_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch)
 
     A tenth of the limit is reached in a fifteenth of the time.
     """
-    monkeypatch.setattr(building, "MAX_NODES", combination_set.MAX_NODES // 10)
+    monkeypatch.setattr(diagram, "MAX_NODES", combination_sets.MAX_NODES // 10)
     each, count = [f"more.{letter}{number}" for letter in "ab" for number in range(11)], 11
     more = tuple(Fact(name, BOOLEAN, "false") for name in each)
     wide = replace(
         CALLABILITY, facts=facts_by_name((*CALLABILITY.facts.values(), *more)), axes=tuple(map(axis_of, more))
     )
     true = {name: Is(name, frozenset({"true"})) for name in each}
-    pairs = Any(tuple(All((true[one], true[other])) for one, other in zip(each[:count], each[count:], strict=True)))
+    pairs = AnyOf(tuple(AllOf((true[one], true[other])) for one, other in zip(each[:count], each[count:], strict=True)))
     rules = (
         Rule("pairs", pairs, "server_disabled", Place("x.yaml", 7)),
         Rule("last", None, "callable", Place("x.yaml")),
@@ -286,7 +282,7 @@ def test_the_engine_is_limited_by_its_processor_time() -> None:
     pytest.importorskip("durable.engine")
     task = {"facts": ["f0"], "blocks": [[[["f0", "v0", True]]]], "events": [["v0"]] * 400_000}
     with pytest.raises(NotDecided) as refused:
-        engine_process.run(json.dumps(task), Place("x.yaml"), 600, evaluation.no_progress, cpu_seconds=2)
+        confirmation.run(json.dumps(task), Place("x.yaml"), 600, confirmation.no_progress, cpu_seconds=2)
     finding = refused.value.finding
     assert finding.code == "engine-timeout"
     assert finding.sentence == "the rules engine did not decide within 2 seconds of processor time"
@@ -349,19 +345,19 @@ LIMITS = {
     "16 YAML files": policy_source.MAX_FILES,
     "524,288 bytes": document.MAX_BYTES,
     "48 levels": document.MAX_DEPTH,
-    "50,000 values": bounded_yaml.MAX_VALUES,
+    "50,000 values": document.MAX_VALUES,
     "1,000 rules": rule_file.MAX_RULES,
-    "1,000 laws": law_form.MAX_LAWS,
-    "5,000 tests": case_file.MAX_TESTS,
-    "2,000 parts": when.MAX_PARTS,
-    "5,000 conjunctions": normal_form.MAX_CONJUNCTIONS,
-    "20,000 conjunctions": normal_form.MAX_ALTOGETHER,
-    "50,000 inner nodes": building.MAX_INNER,
-    "600,000 nodes": combination_set.MAX_NODES,
+    "1,000 laws": rule_file.MAX_LAWS,
+    "5,000 tests": rule_file.MAX_TESTS,
+    "2,000 parts": rule_file.MAX_PARTS,
+    "5,000 conjunctions": confirmation.MAX_CONJUNCTIONS,
+    "20,000 conjunctions": confirmation.MAX_ALTOGETHER,
+    "50,000 inner nodes": diagram.MAX_INNER,
+    "600,000 nodes": combination_sets.MAX_NODES,
     "20,000,000 steps": nodes.MAX_STEPS,
-    "2,000 characters": form.MAX_TEXT,
-    "60 seconds of processor time": engine_process.CPU_LIMIT,
-    "300 seconds": int(evaluation.TIME_LIMIT),
+    "2,000 characters": forms.MAX_TEXT,
+    "60 seconds of processor time": confirmation.CPU_LIMIT,
+    "300 seconds": int(confirmation.TIME_LIMIT),
     "120 seconds": int(edits.CHECK_SECONDS),
     "120 seconds of processor time": check_worker.MAX_CPU,
     "4 GiB": MAX_MEMORY // 1024**3,

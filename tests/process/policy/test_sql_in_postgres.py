@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from callability import document
+from callability.compiler.diagram import DecisionDiagram
+from callability.compiler.policy import load
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_file import read_rule_set
+from callability.compiler.rule_set import RuleSet
+from callability.compiler.sql import SPELLINGS, Dialect, Query, SqlFacts, as_sql
+from callability.files import document
 from callability.files.shipped_policy import examples, export_policy
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.loading import load
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reading.rule_file import read_rule_set
-from callability.policy.reporting.sql import Query, as_sql
-from callability.policy.reporting.sql_dialect import SPELLINGS, Dialect
-from callability.policy.reporting.sql_facts import SqlFacts
-from callability.policy.rules.rule_set import RuleSet
 from support.drawn_policies import diagram_of
 from support.postgres import Postgres, postgres, programs
 from support.sql_rows import ODD_NAMES, ODD_POLICY, answer_of, columns_of, drawn_states, row_of

@@ -65,7 +65,7 @@ def test_an_edit_whose_check_fails_is_rejected_and_not_checked_again(tmp_path: P
     checks = tmp_path / "checks"
     (tmp_path / "start").mkdir()
     (tmp_path / "start/sitecustomize.py").write_text(
-        f"from callability.kernel.checked_policy import CheckedPolicy\n"
+        f"from callability.kernel.policy import CheckedPolicy\n"
         f"whole = CheckedPolicy.packed\n"
         f"def packed(checked):\n    open({str(checks)!r}, 'a').write('check ')\n"
         f"    return whole(checked) if len(open({str(checks)!r}).read().split()) == 1 else b'nothing'\n"
@@ -105,8 +105,8 @@ def test_an_edit_without_a_bundle_is_rejected_and_not_checked_again(
     start.mkdir()
     (start / "sitecustomize.py").write_text(
         "from callability.bundling import writing\n"
-        "from callability.finding import Finding, Place\n"
-        "from callability.policy.deciding.not_decided import NotDecided\n"
+        "from callability.contract.finding import Finding, Place\n"
+        "from callability.compiler.diagram import NotDecided\n"
         "right = writing.payload_of\n"
         "def payload_of(policy, *options):\n"
         f"    if all(rule.id != {MARK!r} for rule in policy.rule_sets['callability'].rule_set.rules):\n"

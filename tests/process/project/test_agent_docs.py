@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from callability.contract.vocabulary import ToolStatus
 from callability.gateway.upstream.failure import MAY_HAVE_RUN, NOT_CARRIED_OUT, NOT_SENT
-from callability.vocabulary import ToolStatus
 from support.agent_examples import rewritten
 from support.checkout import DOCS
 

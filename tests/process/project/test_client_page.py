@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callability.client.rotation import ReplicaState
+from callability.client.replicas import ReplicaState
 from support.checkout import PACKAGE, ROOT
 
 PAGE = (ROOT / "docs/client.md").read_text(encoding="utf-8")

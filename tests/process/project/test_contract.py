@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
-from callability.kernel import limits
-from callability.v1 import outcome_pb2, verdict_pb2
-from callability.vocabulary import (
+from callability.contract.vocabulary import (
     ACTIONS,
     EnableAuthorization,
     EnableCredentials,
@@ -28,6 +26,8 @@ from callability.vocabulary import (
     Retry,
     ToolStatus,
 )
+from callability.kernel import limits
+from callability.v1 import outcome_pb2, verdict_pb2
 from support.checkout import ROOT
 
 BIN = Path(sys.executable).parent

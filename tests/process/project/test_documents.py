@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from callability.finding import Severity
-from callability.policy.reporting.finding_meanings import MEANINGS
+from callability.compiler.finding_meanings import MEANINGS
+from callability.contract.finding import Severity
 from support.checkout import ROOT
 from support.documents import PATH, pattern, sessions_of
 

@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 
 import callability.client
 from callability.adapter import unavailable
-from callability.client.given_policy import GivenPolicy
+from callability.cli.own_policy import GivenPolicy
 from support.bundles import bundle_of
 from support.checkout import ROOT
 from support.real_servers import pypi_servers

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.command_line.commands import BASE, COMMANDS, Command, Group
-from callability.command_line.extras import MODULES, refuse_without_extra
+from callability.cli.application import BASE, COMMANDS, MODULES, Command, Group, refuse_without_extra
 from support.checkout import ROOT, VECTORS
 
 SERVER = ROOT / "server"
@@ -34,7 +33,7 @@ class Blocked(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Blocked())
-from callability.command_line import main
+from callability.cli import main
 main()
 """
 
@@ -101,7 +100,7 @@ def test_the_base_imports_nothing_that_an_extra_installs() -> None:
         for path in (SERVER / "callability" / room).glob("*.py")
     }
     assert {"callability.adapter.rejection", "callability.v1.verdict_pb2"} <= modules
-    frame = {"callability.__main__", "callability.command_line.application"}
+    frame = {"callability.__main__", "callability.cli.application"}
     for path in {path for module in modules | frame for path in _with_all_that_it_imports(module)}:
         assert _libraries(path) <= BASE_LIBRARIES, path
 
@@ -110,7 +109,7 @@ def test_the_base_imports_nothing_that_an_extra_installs() -> None:
 def test_a_command_imports_no_more_than_its_extra_installs(name: str) -> None:
     """Whatever is imported on the way, within functions too."""
     command = LEAVES[name]
-    module = f"callability.command_line.{command.place.partition(':')[0]}"
+    module = f"callability.cli.{command.place.partition(':')[0]}"
     for path in _with_all_that_it_imports(module) - ON_REQUEST:
         assert _libraries(path) <= BASE_LIBRARIES | {*MODULES[command.extra]}, path
 
@@ -119,7 +118,7 @@ def test_an_extra_installs_nothing_that_no_command_imports() -> None:
     """What nothing needs is not installed."""
     for extra in EXTRAS:
         modules = {
-            f"callability.command_line.{each.place.partition(':')[0]}"
+            f"callability.cli.{each.place.partition(':')[0]}"
             for each in LEAVES.values()
             if each.extra in {extra, "policy"}
         }

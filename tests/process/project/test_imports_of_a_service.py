@@ -11,7 +11,7 @@ from support.checkout import PACKAGE
 def test_durable_rules_is_never_loaded_into_a_process_that_serves() -> None:
     """A rule file can then neither hang nor crash nor leak into it."""
     code = (
-        "import sys; from pathlib import Path; from callability.policy.loading import load;"
+        "import sys; from pathlib import Path; from callability.compiler.policy import load;"
         "from callability.service.server import Server; load(Path(sys.argv[1]));"
         "sys.exit(any(name.startswith('durable') for name in sys.modules))"
     )

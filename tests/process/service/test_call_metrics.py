@@ -15,10 +15,9 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
-from callability.service.callers.watched_callers import WatchedCallers
-from callability.service.observability.call_metrics import CallMetrics
-from callability.service.server import Server
-from callability.service.transport.port import Port
+from callability.service.callers import WatchedCallers
+from callability.service.metrics import CallMetrics
+from callability.service.server import Port, Server
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest, ValidatePolicyResponse

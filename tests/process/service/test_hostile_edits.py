@@ -17,8 +17,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import given
 
+from callability.compiler.policy import Check
 from callability.files.policy_source import source_in
-from callability.policy.loading import Check
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub

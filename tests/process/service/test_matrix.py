@@ -10,15 +10,15 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
+from callability.compiler.policy import load
+from callability.compiler.questions import CALLABILITY
+from callability.contract.vocabulary import ToolStatus
 from callability.kernel.calls import LocalCalls
+from callability.kernel.conditions import decide
 from callability.kernel.policy import read
-from callability.kernel.semantics import decide
-from callability.policy.loading import load
-from callability.policy.questions.callability import CALLABILITY
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from callability.vocabulary import ToolStatus
 from support.bundles import bundle_of
 from support.checkout import POLICY, VECTORS
 

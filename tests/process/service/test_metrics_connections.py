@@ -8,7 +8,7 @@ import socket
 import urllib.request
 from contextlib import ExitStack
 
-from callability.exposition import CONNECTIONS
+from callability.process.metrics import CONNECTIONS
 from support.running import service, unused_port
 from support.waiting import eventually
 

@@ -10,13 +10,13 @@ from random import Random
 import grpc
 import pytest
 
-from callability.kernel.semantics import decide
-from callability.policy.loading import load
+from callability.compiler.policy import load
+from callability.contract.vocabulary import UNKNOWN
+from callability.kernel.conditions import decide
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from callability.vocabulary import UNKNOWN
 from support.policies import write_policy
 from support.running import serving
 

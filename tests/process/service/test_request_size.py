@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel import wire
+from callability.kernel import limits
 from callability.kernel.limits import MESSAGE_BYTES
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
@@ -229,13 +229,13 @@ _FIELDS = st.lists(
 @given(parts=_FIELDS, limit=st.integers(0, 40))
 def test_fields_are_counted_as_they_stand_on_the_wire(parts: list[bytes], limit: int) -> None:
     """Of every wire type; counting stops after the limit."""
-    assert wire.fields(b"".join(parts), limit).count == min(len(parts), limit + 1)
+    assert limits.fields(b"".join(parts), limit).count == min(len(parts), limit + 1)
 
 
 @given(parts=_FIELDS, tools=st.integers(0, 20), limit=st.integers(0, 20))
 def test_a_field_that_is_certainly_within_its_limit_is(parts: list[bytes], tools: int, limit: int) -> None:
     """The fast look never misses a field."""
-    if wire.at_most(b"".join(parts) + b"\x1a\x00" * tools, 3, limit):
+    if limits.at_most(b"".join(parts) + b"\x1a\x00" * tools, 3, limit):
         assert tools <= limit
 
 
@@ -244,7 +244,7 @@ def test_what_is_cut_within_its_last_field_is_malformed_or_shorter(parts: list[b
     """Nothing after the end is read."""
     data = b"".join(parts)[:-cut]
     try:
-        found = wire.fields(data, 1_000).count
-    except wire.Malformed:
+        found = limits.fields(data, 1_000).count
+    except limits.Malformed:
         return
     assert found <= len(parts)

@@ -15,8 +15,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from callability.service.server import Server
-from callability.service.transport.port import Port
+from callability.service.server import Port, Server
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import policy_service_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub

@@ -10,11 +10,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from callability.bundling import writing
-from callability.bundling.validation_worker import validated
-from callability.child_process.child import NoOutput
-from callability.child_process.output import output_of
+from callability.compiler import bundle_writing
+from callability.compiler.validation_worker import validated
 from callability.kernel import limits
+from callability.process.child import NoOutput, output_of
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.checkout import POLICY, TESTS
@@ -58,7 +57,7 @@ def test_a_valid_policy_is_reported_with_what_was_proved(channel: grpc.Channel) 
 def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """About the policy as a whole; what is accepted can be served. Here is room for less than the shipped policy."""
     assert validated(request_of(SHIPPED)).sound
-    monkeypatch.setattr(writing, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(bundle_writing, "MAX_BYTES", 10_000)
     reply = validated(request_of(SHIPPED))
     assert (reply.sound, reply.revision, reply.errors) == (False, "", 1)
     assert [(each.code, each.file) for each in reply.findings] == [("bundle-too-large", "")]
@@ -229,4 +228,4 @@ def test_a_process_without_an_answer_is_reported(tmp_path: Path, monkeypatch: py
     with pytest.raises(NoOutput, match=r"it took longer than 0\.1 seconds"):
         asyncio.run(output_of("support.endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))
     with pytest.raises(NoOutput, match=r"its process failed: .*UnpicklingError"):
-        asyncio.run(output_of("callability.bundling.check_worker", b"no policy", 60))
+        asyncio.run(output_of("callability.compiler.check_worker", b"no policy", 60))

@@ -14,9 +14,8 @@ import pytest
 
 from callability.kernel.calls import LocalCalls
 from callability.kernel.policy import read
-from callability.service.calls import policy_watches
-from callability.service.server import Server
-from callability.service.transport.port import Port
+from callability.service import calls
+from callability.service.server import Port, Server
 from callability.v1.policy_service_pb2 import GetPolicyRequest, WatchPolicyRequest, WatchPolicyResponse
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.bundles import bundle_of, checked_of
@@ -120,7 +119,7 @@ async def _server(concurrent_calls: int = 100) -> AsyncIterator[tuple[Server, gr
 
 def test_a_heartbeat_confirms_the_policy_without_its_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the seconds that the first message states."""
-    monkeypatch.setattr(policy_watches, "HEARTBEAT_SECONDS", 1)
+    monkeypatch.setattr(calls, "HEARTBEAT_SECONDS", 1)
 
     async def story() -> None:
         async with _server() as (_, channel):

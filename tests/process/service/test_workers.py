@@ -20,8 +20,7 @@ import grpc
 import pytest
 import uvloop
 
-from callability.service.instance import InstanceOptions
-from callability.service.workers import LOOK_SECONDS, SILENT_SECONDS, Workers
+from callability.service.workers import LOOK_SECONDS, SILENT_SECONDS, InstanceOptions, Workers
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub

@@ -13,15 +13,15 @@ import httpx2
 import pytest
 
 from callability.adapter import NEUTRAL, rejection
-from callability.bundling import writing
-from callability.document import MAX_BYTES
-from callability.editing.rewriting import overwrite
-from callability.policy.loading import Policy, load
-from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reporting.rows import rows_of
-from callability.policy.rules.verdict import Verdict
+from callability.compiler import bundle_writing
+from callability.compiler.policy import Policy, load
+from callability.compiler.questions import QUESTIONS
+from callability.compiler.rule_set import Verdict
+from callability.compiler.table import rows_of
+from callability.files.document import MAX_BYTES
+from callability.files.editing import overwrite
 from callability.studio import policy_files
-from callability.studio.draft_analysis import MAX_FINDINGS, MAX_LINES, DraftAnalysis, possible
+from callability.studio.drafts import MAX_FINDINGS, MAX_LINES, DraftAnalysis, possible
 from support.checkout import PACKAGE, POLICY
 from support.declared_rules import RULES as DECLARED
 from support.judging import LOCKED, checked, text_of
@@ -406,7 +406,7 @@ def test_what_would_be_refused_is_saved_only_where_that_is_said(tmp_path: Path) 
 
 def test_a_policy_that_no_bundle_can_hold_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing would serve it, as `check` says too."""
-    monkeypatch.setattr(writing, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(bundle_writing, "MAX_BYTES", 10_000)
     analysis, texts = DraftAnalysis(tmp_path), {path.name: path.read_text() for path in POLICY.glob("*.yaml")}
     assert analysis.check(texts, texts)["sound"]
     reply = analysis.confirm()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from callability.policy.reporting.plain_data import Plain
-from callability.studio.errors import NotChecked, TooSlow
-from callability.studio.serving import names_of
+from callability.compiler.table import Plain
+from callability.studio.application import names_of
+from callability.studio.policy_files import NotChecked, TooSlow
 from callability.studio.session import MAX_SESSIONS, DraftSession
 from support.checkout import POLICY
 from support.commands import callability

@@ -33,8 +33,8 @@ from callability.adapter import (
     tool_result,
     unknown_tool,
 )
+from callability.contract.vocabulary import ToolStatus
 from callability.v1 import callability_service_pb2 as pb
-from callability.vocabulary import ToolStatus
 from support.checkout import POLICY
 from support.judging import (
     DENIED,

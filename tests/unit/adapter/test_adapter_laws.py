@@ -23,7 +23,7 @@ from callability.adapter import (
     tool_counts,
     tool_result,
 )
-from callability.vocabulary import ToolStatus
+from callability.contract.vocabulary import ToolStatus
 from support.judging import (
     DENIED,
     FREE,

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.adapter import NEUTRAL, enable_result, load_messages, load_status
+from callability.contract.vocabulary import EnableStatus, LoadStatus
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2
-from callability.vocabulary import EnableStatus, LoadStatus
 from support.judging import stub_of, text_of
 
 LOADS: dict[str, dict[str, Any]] = {

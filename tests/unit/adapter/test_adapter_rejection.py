@@ -18,10 +18,10 @@ from callability.adapter import (
     tool_counts,
     unknown_tool,
 )
-from callability.policy.loading import load
-from callability.policy.rules.words import status_words
+from callability.compiler.policy import load
+from callability.compiler.rule_set import status_words
+from callability.contract.vocabulary import ToolStatus
 from callability.v1 import verdict_pb2
-from callability.vocabulary import ToolStatus
 from support.checkout import POLICY
 from support.judging import (
     DENIED,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from callability.adapter import InputFault, UnreadInput, rejection, unread_inputs
-from callability.bundling.writing import checked_policy
-from callability.kernel.description import description
+from callability.compiler.bundle_writing import checked_policy
+from callability.kernel.calls import description
 from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, verdict_pb2

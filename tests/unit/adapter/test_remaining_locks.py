@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from callability.adapter import NEUTRAL, rejection
+from callability.contract.vocabulary import LiftedBy, ToolStatus
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
-from callability.vocabulary import LiftedBy, ToolStatus
 from support.judging import DENIED, OPEN, PENDING, checked, matrix, text_of
 
 LONGEST = 480

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from callability.adapter import NEUTRAL, load_messages, rejection
-from callability.adapter.shown_text import MAX_PARTS, abridged, shortened
-from callability.gateway.tools.remedies import phrases
+from callability.adapter.phrases import MAX_PARTS, abridged, shortened
+from callability.contract.vocabulary import EnableStatus, LiftedBy, LoadStatus, ToolStatus
+from callability.gateway.tools.decisions import phrases
 from callability.v1 import callability_service_pb2 as pb
-from callability.vocabulary import EnableStatus, LiftedBy, LoadStatus, ToolStatus
 from support.judging import CHANGED, LOCKED, OPEN, PENDING, checked, judgement_of, text_of
 from support.token_counts import (
     CONFIG,

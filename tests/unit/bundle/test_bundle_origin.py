@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from callability.bundling.payload import payload_of
-from callability.files.bundle_origin import BundleOrigin, origin_at
-from callability.files.bundle_source import ReadBundle, source_of
-from callability.files.policy_origin import PolicyDirectory
-from callability.files.policy_source import MAX_FILES, source_in
-from callability.finding import line
+from callability.compiler.bundle_writing import payload_of
+from callability.contract.finding import line
+from callability.files.policy_origin import BundleOrigin, PolicyDirectory, origin_at
+from callability.files.policy_source import MAX_FILES, ReadBundle, source_in, source_of
 from callability.kernel.envelope import enveloped
 from support.bundles import SHIPPED, policy_of
 from support.checkout import POLICY

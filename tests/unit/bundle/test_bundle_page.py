@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from callability.kernel.envelope import MAX_BYTES
+from callability.kernel.conditions import SEMANTICS
+from callability.kernel.envelope import MAX_BYTES, RefusalCode
 from callability.kernel.facts import FactReader
 from callability.kernel.policy import read
-from callability.kernel.refusal import RefusalCode
-from callability.kernel.semantics import SEMANTICS
 from support.bundles import POLICIES, SHIPPED, DrawnRequests, bundle_of
 from support.checkout import DOCS
 from support.drawing import share

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from callability.kernel.envelope import BundleRefused, RefusalCode
 from callability.kernel.policy import read
-from callability.kernel.refusal import BundleRefused, RefusalCode
 from support.bundle_vectors import DIRECTORY, files
 
 MANIFEST = json.loads((DIRECTORY / "manifest.json").read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.bundling.payload import payload_of
+from callability.compiler.bundle_writing import payload_of
 from callability.v1 import verdict_pb2
 from support.declared_rules import declaring_policy
 

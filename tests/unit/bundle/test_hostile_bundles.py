@@ -8,9 +8,8 @@ import pytest
 
 from callability.bundle.v1 import bundle_pb2
 from callability.client import PolicyUnavailable
-from callability.kernel.envelope import opened
+from callability.kernel.envelope import BundleRefused, opened
 from callability.kernel.policy import read
-from callability.kernel.refusal import BundleRefused
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import ToolFacts
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from callability.bundling.payload import payload_of
+from callability.compiler.bundle_writing import payload_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import load
 from callability.kernel.calls import LocalCalls
 from callability.kernel.envelope import enveloped
 from callability.kernel.policy import read
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
 from callability.v1 import callability_service_pb2 as pb
 from support.bundles import POLICIES, compared_with_the_reference
 from support.drawing import share

@@ -18,13 +18,12 @@ from mcp_types import Tool, ToolAnnotations
 
 from callability.adapter import ALL_SERVERS, Judgement, Scope, ToolText, discovery, judge, tool_counts
 from callability.client import NO_RECORD, Inventory, PolicyUnavailable, tool_facts
-from callability.client.batches import MAX_BYTES
-from callability.client.judgements import MAX_ROUNDS, Judging
-from callability.kernel.request_size import REQUEST_BYTES
+from callability.client.judgements import MAX_BYTES_OF_A_BATCH, MAX_ROUNDS, Judging
+from callability.contract.vocabulary import ToolStatus
+from callability.kernel.limits import REQUEST_BYTES
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.facts_pb2 import Agent, ServerFacts, ToolFacts
-from callability.vocabulary import ToolStatus
 from support.drawing import drawing
 from support.judging import DENIED, FREE, OPEN, PENDING, PHRASES, SWITCHED_OFF, UNREAD, answered, stub_of
 from support.policies import write_policy
@@ -263,7 +262,7 @@ def test_requests_are_within_the_bytes_that_a_service_takes() -> None:
     judgement = service.judge(inventory, agent)
     sizes = [request.ByteSize() for request in service.requests]
     assert len(sizes) == 7
-    assert max(sizes) <= MAX_BYTES < REQUEST_BYTES["callability.v1.CallabilityService/CheckTools"]
+    assert max(sizes) <= MAX_BYTES_OF_A_BATCH < REQUEST_BYTES["callability.v1.CallabilityService/CheckTools"]
     assert [len(judgement.tools), service.decided()] == [600, 600]
 
 

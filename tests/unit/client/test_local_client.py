@@ -15,7 +15,6 @@ import grpc
 import pytest
 
 from callability.adapter import ALL_SERVERS, NEUTRAL, rejection, unknown_tool
-from callability.bundling.payload import payload_of
 from callability.client import (
     BlockingClient,
     Client,
@@ -23,19 +22,18 @@ from callability.client import (
     InvalidRequest,
     Inventory,
     PolicyUnavailable,
-    bundle_file,
+    held_policy,
 )
 from callability.client import local as local_client
-from callability.client.bundle_file import BundleFile
-from callability.client.failure import no_answer
-from callability.client.held_policy import HeldPolicy
-from callability.client.hooks import GuardedHooks
+from callability.client.held_policy import BundleFile, HeldPolicy
+from callability.client.hooks import GuardedHooks, no_answer
 from callability.client.local import MANY_TOOLS, LocalDecisions
+from callability.compiler.bundle_writing import payload_of
+from callability.contract.vocabulary import ToolStatus
+from callability.kernel.conditions import SEMANTICS
 from callability.kernel.envelope import enveloped
-from callability.kernel.semantics import SEMANTICS
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import ToolFacts
-from callability.vocabulary import ToolStatus
 from support.bundles import POLICIES, bundle_of, policy_of
 from support.checkout import VECTORS
 from support.clients import KINDS, Caller, Recorded, calling
@@ -65,7 +63,7 @@ def _held(clocks: _Clocks, recorded: Recorded, keep: Path | None = None) -> Held
 @pytest.fixture(autouse=True)
 def _read_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file of a bundle is read ten times a second, so that a test sees its edit soon."""
-    monkeypatch.setattr(bundle_file, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(held_policy, "POLL_SECONDS", 0.1)
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from callability import document
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.bundling.payload import rule_set_message
-from callability.columns import ColumnPolicy, Columns, UnfitColumn, decide
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.loading import ProvedRuleSet
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reading.rule_file import read_rule_set
-from callability.policy.rules.rule_set import RuleSet, Text
+from callability.compiler.bundle_writing import rule_set_message
+from callability.compiler.diagram import DecisionDiagram
+from callability.compiler.policy import ProvedRuleSet
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_file import read_rule_set
+from callability.compiler.rule_set import RuleSet, Text
+from callability.files import document
+from callability.tables import ColumnPolicy, Columns, UnfitColumn, decide
 from support.drawing import drawing
 from support.drawn_policies import NOWHERE, any_rule_sets, diagram_of, rule_sets
 from support.sql_rows import ODD_NAMES, ODD_POLICY, answer_of, drawn_states

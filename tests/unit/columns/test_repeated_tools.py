@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.columns import repeated_tools
-from callability.columns.repeated_tools import RepeatedTools
+from callability.tables import column_policy
+from callability.tables.column_policy import RepeatedTools
 from support.drawing import drawing
 
 _NAMES = st.sampled_from(["a", "b", "ab", "", None])
@@ -19,7 +19,7 @@ _ROWS = st.lists(st.lists(st.tuples(_NAMES, _NAMES), max_size=6), max_size=8)
 
 def _batch(rows: Sequence[tuple[str | None, str | None]], *, encoded: bool = False) -> pa.RecordBatch:
     columns = [pa.array([row[place] for row in rows], pa.string()) for place in (0, 1)]
-    return pa.record_batch([each.dictionary_encode() if encoded else each for each in columns], repeated_tools.KEY[:2])
+    return pa.record_batch([each.dictionary_encode() if encoded else each for each in columns], column_policy.KEY[:2])
 
 
 @drawing(100)
@@ -42,7 +42,7 @@ def test_a_table_without_names_repeats_none() -> None:
 
 def test_only_the_first_rows_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory stays the same, however many rows there are."""
-    monkeypatch.setattr(repeated_tools, "MAX_ROWS", 2)
+    monkeypatch.setattr(column_policy, "MAX_ROWS", 2)
     repeated = RepeatedTools()
     for _ in range(3):
         repeated.look_at(_batch([("a", "b")]))

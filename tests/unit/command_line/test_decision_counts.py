@@ -8,10 +8,9 @@ from functools import partial
 import pytest
 from prometheus_client import CollectorRegistry
 
-from callability.client.given_policy import GivenPolicy
+from callability.cli.own_policy import GivenPolicy
 from callability.kernel.policy import read
-from callability.service.observability.gaps import Gaps
-from callability.service.observability.metrics import PolicyMetrics
+from callability.service.metrics import Gaps, PolicyMetrics
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from support.bundles import POLICIES, DrawnRequests, bundle_of, policy_of

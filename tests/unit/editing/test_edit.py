@@ -15,10 +15,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from callability import document
-from callability.editing.edit import EditRefused, edited
-from callability.editing.rewriting import rewrite
-from callability.editing.spelling import Tree, Value
+from callability.files import document
+from callability.files.editing import EditRefused, Tree, Value, edited, rewrite
 
 DIGEST = "1e5" + "0" * 61
 

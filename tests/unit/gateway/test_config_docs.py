@@ -17,8 +17,8 @@ from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped
 from jsonschema.validators import extend  # type: ignore[import-untyped]
 from pydantic import BaseModel
 
-from callability import document
-from callability.finding import Severity
+from callability.contract.finding import Severity
+from callability.files import document
 from callability.gateway.config import ApprovalRecord, ConfigRefused, ServerConfig, load_approvals, load_config
 from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines, HttpConfig
 from callability.gateway.config.schema import config_schema

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
-from callability.gateway.config.fingerprint import Fingerprint, fingerprint
+from callability.gateway.config.approvals import Fingerprint, fingerprint
 
 SETS: list[Any] = [
     {"required": ["a", "b"]},

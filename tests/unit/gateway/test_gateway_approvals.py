@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.finding import Severity
+from callability.contract.finding import Severity
 from callability.gateway.config.approvals import NO_APPROVALS, ApprovalRecord, Approvals, load_approvals
 
 UNKNOWN = ApprovalRecord(disabled=None, status=None)

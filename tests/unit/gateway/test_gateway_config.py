@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 
-from callability.finding import Severity
+from callability.contract.finding import Severity
 from callability.gateway.config import Config, ConfigRefused, load_config
 from support.config_files import AGENTS, DIGEST, FAULTY, FILES, ONE, VALUES, WHOLE
 

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.gateway.inventory.index_cache import Indexes
-from callability.gateway.inventory.search_words import words
-from callability.gateway.inventory.tool_index import NotGrowing, SearchDocument, ToolIndex
+from callability.gateway.tool_index import Indexes, NotGrowing, SearchDocument, ToolIndex, words
 from support.drawing import drawing
 from support.waiting import eventually
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.gateway.tools.remedies import phrases
+from callability.gateway.tools.decisions import phrases
 from callability.v1.callability_service_pb2 import FactChange
 
 CONFIG = Path("/srv/gateway.yaml")

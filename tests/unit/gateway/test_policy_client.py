@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
+from callability.cli.own_policy import GivenPolicy
 from callability.client import PolicyUnavailable
-from callability.client.given_policy import GivenPolicy
-from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.gateway.policy_client import PolicyClient
 from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.vocabulary import LoadStatus
+from callability.contract.vocabulary import LoadStatus
 from support.drawing import drawing
 from support.stand_ins import Scene, Shelf, Tools, scene
 

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from callability.gateway.upstream.secrets import Secrets
-from callability.gateway.upstream.standard_error import LINE_CHARACTERS, MOST_LINES, WINDOW_SECONDS, StandardError
+from callability.gateway.upstream.stdio import LINE_CHARACTERS, MOST_LINES, WINDOW_SECONDS, StandardError
+from callability.gateway.upstream.target import Secrets
 
 LEFT_OUT = "`x` wrote too much on standard error: {} lines are left out"
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from callability import watching
+from callability.files import watching
 from callability.gateway.config import Approvals, load_approvals, load_config
-from callability.gateway.observability.file_status import FileStatus
-from callability.gateway.observability.metrics import Metrics
+from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.runtime import watched_files
 from callability.gateway.runtime.watched_files import Files
 from support.edits import replace

@@ -8,12 +8,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from callability.client.failure import PolicyUnavailable
+from callability.client.hooks import PolicyUnavailable
 from callability.otel import TracingHooks
-from callability.otel.call_spans import CallSpans
 from callability.otel.tracing import Conventions, WithoutTexts
-from callability.request_context import note, request_id
-from callability.service.observability.call_log import EndedCall
+from callability.process.logs import note, request_id
+from callability.service.call_spans import CallSpans
+from callability.service.metrics import EndedCall
 
 CHECK = "callability.v1.CallabilityService/CheckTool"
 _REMOTE = {"method": "CheckTool", "path": CHECK}

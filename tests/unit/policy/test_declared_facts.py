@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from callability.compiler.difference import NotComparable, differences
+from callability.compiler.policy import Policy, load
+from callability.compiler.proof import Decided, prove
+from callability.compiler.rule_set import RuleSet
+from callability.kernel.conditions import decide
 from callability.kernel.path import path_to_callable, sentences
-from callability.kernel.semantics import decide
-from callability.policy.loading import Policy, load
-from callability.policy.proving.decided import Decided
-from callability.policy.proving.proof import prove
-from callability.policy.reporting.difference import NotComparable, differences
-from callability.policy.rules.rule_set import RuleSet
 from support.declared_rules import RULES, declaring_policy
 from support.drawing import drawing
 from support.drawn_policies import any_rule_sets, diagram_of

@@ -15,21 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.large_policies import write_large
-from callability import document
-from callability.kernel.condition import All, Any, Condition, Facts, Is, Not
-from callability.kernel.semantics import decide
-from callability.policy.deciding.building import build
-from callability.policy.deciding.combination_set import CombinationSets
-from callability.policy.deciding.confirmation import Confirmation, confirm
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.deciding.evaluation import Engine, evaluator
-from callability.policy.deciding.not_decided import NotDecided
-from callability.policy.deciding.space import space_of
-from callability.policy.deciding.witnesses import witnesses
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reading.rule_file import read_rule_set
-from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.verdict import Verdict
+from callability.compiler.combination_sets import CombinationSets, space_of
+from callability.compiler.confirmation import Confirmation, Engine, confirm, evaluator, witnesses
+from callability.compiler.diagram import DecisionDiagram, NotDecided, build
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_file import read_rule_set
+from callability.compiler.rule_set import Rule, RuleSet, Verdict
+from callability.files import document
+from callability.kernel.conditions import AllOf, AnyOf, Condition, Facts, Is, Not, decide
 from support.drawing import drawing, share
 from support.drawn_policies import any_rule_sets, conditions, diagram_of, drawn_facts, rule_set_of, rule_sets
 
@@ -126,20 +119,20 @@ def _rewritten(draw: st.DrawFn, condition: Condition) -> Condition:
             written: Condition = condition
         case Not(part=part):
             written = Not(draw(_rewritten(part)))
-        case All(parts=parts) | Any(parts=parts):
+        case AllOf(parts=parts) | AnyOf(parts=parts):
             written = type(condition)(tuple(draw(_rewritten(part)) for part in parts))
     match draw(_CHANGED), written:
         case "doubly negated", _:
             return Not(Not(written))
-        case "by De Morgan", All(parts=parts) | Any(parts=parts):
-            return Not((Any if isinstance(written, All) else All)(tuple(map(Not, parts))))
+        case "by De Morgan", AllOf(parts=parts) | AnyOf(parts=parts):
+            return Not((AnyOf if isinstance(written, AllOf) else AllOf)(tuple(map(Not, parts))))
         case "a list split", Is(fact=fact, values=values, place=place):
-            return Any(tuple(Is(fact, frozenset({value}), place) for value in sorted(values)))
-        case "parts turned", All(parts=parts) | Any(parts=parts):
+            return AnyOf(tuple(Is(fact, frozenset({value}), place) for value in sorted(values)))
+        case "parts turned", AllOf(parts=parts) | AnyOf(parts=parts):
             return type(written)(parts[::-1])
         case "repeated", _:
             both = (written, written)
-            return All(both) if draw(st.booleans()) else Any(both)
+            return AllOf(both) if draw(st.booleans()) else AnyOf(both)
         case _:
             return written
 
@@ -231,7 +224,7 @@ def test_each_region_of_a_large_diagram_has_a_witness(shape: str) -> None:
 
 def test_where_there_are_too_many_regions_each_edge_has_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the count says how many of the regions have one."""
-    monkeypatch.setattr("callability.policy.deciding.witnesses.MAX_WITNESSES", 900)
+    monkeypatch.setattr("callability.compiler.confirmation.MAX_WITNESSES", 900)
     _, diagram = large("agents-and-labels")
     _check_cover(diagram)
     chosen = witnesses(diagram)

@@ -9,21 +9,19 @@ from pathlib import Path
 
 from hypothesis import given
 
-from callability.kernel.condition import All, Any, Condition, Is, Not, atoms
-from callability.kernel.semantics import decide
-from callability.policy.deciding.space import Space
-from callability.policy.proving.decided import Decided
-from callability.policy.proving.redundant_condition import check_parts, needless_parts
-from callability.policy.reporting.effect import effects, overlaps
-from callability.policy.reporting.finding_meanings import MEANINGS
-from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.compiler.combination_sets import Space
+from callability.compiler.difference import effects, overlaps
+from callability.compiler.finding_meanings import MEANINGS
+from callability.compiler.proof import Decided, check_parts, needless_parts
+from callability.compiler.rule_set import Rule, RuleSet
+from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not, atoms, decide
 from support.checkout import POLICY
 from support.commands import callability
 from support.drawing import drawing
 from support.drawn_policies import diagram_of, rule_sets
 from support.policies import write_policy
 
-NOTHING, EVERYTHING = Any(()), All(())
+NOTHING, EVERYTHING = AnyOf(()), AllOf(())
 
 
 def _answers(rules: tuple[Rule, ...], facts: Mapping[str, str]) -> str:
@@ -95,7 +93,7 @@ def _replaced(condition: Condition, part: int, by: Condition) -> tuple[Condition
         case Not(part=inner):
             changed, part = _replaced(inner, part, by)
             return Not(changed), part
-        case All(parts=inner_parts) | Any(parts=inner_parts):
+        case AllOf(parts=inner_parts) | AnyOf(parts=inner_parts):
             each = []
             for inner in inner_parts:
                 changed, part = _replaced(inner, part, by)

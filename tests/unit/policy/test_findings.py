@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from callability.compiler.confirmation import Engine
+from callability.compiler.finding_meanings import MEANINGS, OF_FORM, OF_PROOF
+from callability.compiler.policy import PolicyRefused, check_files, load
+from callability.contract.finding import Severity, line
 from callability.files.policy_source import policy_files
-from callability.finding import Severity, line
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import PolicyRefused, check_files, load
-from callability.policy.reporting.finding_meanings import MEANINGS, OF_FORM, OF_PROOF
 from support.checkout import POLICY, TESTS, VECTORS
 from support.policies import RULES, policy_text, write_policy
 

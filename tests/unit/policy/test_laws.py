@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from callability.compiler.combination_sets import CombinationSets, space_of
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import PolicyRefused, check_files, load
+from callability.compiler.proof import Decided, prove
+from callability.compiler.rule_set import Law, RuleSet
+from callability.contract.finding import line
 from callability.files.policy_source import policy_files
-from callability.finding import line
-from callability.kernel.condition import Condition, Is
-from callability.policy.deciding.combination_set import CombinationSets
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.deciding.space import space_of
-from callability.policy.loading import PolicyRefused, check_files, load
-from callability.policy.proving.decided import Decided
-from callability.policy.proving.proof import prove
-from callability.policy.rules.law import Law
-from callability.policy.rules.rule_set import RuleSet
+from callability.kernel.conditions import Condition, Is
 from support.checkout import POLICY
 from support.drawing import drawing
 from support.drawn_policies import NOWHERE, conditions, diagram_of, laws, rule_set_of, rule_sets

@@ -12,24 +12,27 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from callability.compiler.combination_sets import CombinationSets
+from callability.compiler.confirmation import Engine
+from callability.compiler.difference import NotComparable, compared_space, differences
+from callability.compiler.forms import Form, with_names
+from callability.compiler.names import (
+    MAX_STATES,
+    SinglesOutUnknown,
+    TooManyStates,
+    name_classes,
+    needless_patterns,
+    shortest_names,
+)
+from callability.compiler.policy import Check, Policy, ProvedRuleSet, check_files
+from callability.compiler.question import LabelFact
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_set import Rule, RuleSet
+from callability.compiler.table import rows_of
+from callability.contract.finding import line
+from callability.contract.vocabulary import UNKNOWN
 from callability.files.policy_source import policy_files
-from callability.finding import line
-from callability.kernel.condition import All, Condition, Is, Not
-from callability.kernel.glob import holds
-from callability.kernel.semantics import decide
-from callability.policy.deciding.combination_set import CombinationSets
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import Check, Policy, ProvedRuleSet, check_files
-from callability.policy.names.automaton import MAX_STATES, TooManyStates, shortest_names
-from callability.policy.names.classes import SinglesOutUnknown, name_classes, needless_patterns
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import LabelFact
-from callability.policy.reading.form import Form
-from callability.policy.reading.name_form import with_names
-from callability.policy.reporting.difference import NotComparable, compared_space, differences
-from callability.policy.reporting.rows import rows_of
-from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.vocabulary import UNKNOWN
+from callability.kernel.conditions import AllOf, Condition, Is, Not, decide, holds
 from support.commands import callability
 from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of
@@ -57,7 +60,7 @@ _facts = st.sampled_from(["tool.name", "agent.name", "server.label.environment",
     _is
 )
 _conditions = st.one_of(
-    _facts, st.builds(Not, _facts), st.builds(All, st.lists(_facts, min_size=2, max_size=3).map(tuple))
+    _facts, st.builds(Not, _facts), st.builds(AllOf, st.lists(_facts, min_size=2, max_size=3).map(tuple))
 )
 _drawn = st.lists(st.tuples(_conditions, st.sampled_from(CALLABILITY.statuses)), min_size=1, max_size=3)
 _raw = st.fixed_dictionaries(
@@ -332,7 +335,7 @@ def test_a_label_value_that_only_one_policy_declares_is_unknown_to_the_other(dec
 
 def test_what_is_too_much_together_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two can be proved; the diagrams of both together would have too many nodes."""
-    monkeypatch.setattr("callability.policy.reporting.difference.CombinationSets", partial(CombinationSets, most=60))
+    monkeypatch.setattr("callability.compiler.difference.CombinationSets", partial(CombinationSets, most=60))
     one, other = (
         _policy(tmp_path / fact, *(f"{fact}: n{number}" for number in range(60)))
         for fact in ("tool.name", "server.name")
@@ -346,7 +349,7 @@ def test_changes_with_too_many_conditions_are_not_described(tmp_path: Path, monk
     before = _policy(tmp_path / "before", "tool.name: n0")
     after = _policy(tmp_path / "after", *(f"tool.name: n{n}, server.name: s{n}" for n in range(1, 20)))
     assert differences(before, after)
-    monkeypatch.setattr("callability.policy.reporting.difference.MAX_LOOKS", 50)
+    monkeypatch.setattr("callability.compiler.difference.MAX_LOOKS", 50)
     with pytest.raises(
         NotComparable, match=r"50 looks at nodes; these facts multiply: `tool\.name` 21, `server\.name` 20"
     ):

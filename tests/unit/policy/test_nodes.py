@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.policy.deciding.nodes import EMPTY, Node, Nodes, TooManyNodes
-from callability.policy.deciding.points_along import PointsAlong
+from callability.compiler.combination_sets import PointsAlong
+from callability.compiler.nodes import EMPTY, Node, Nodes, TooManyNodes
 
 POINTS = (3, 40, 2)
 EVERY = frozenset(product(*map(range, POINTS)))

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import Policy, check_files, load
+from callability.compiler.questions import ENABLE_OUTCOME
+from callability.compiler.rule_set import VerdictWords, status_words, verdict_words
+from callability.contract.finding import Severity, line
+from callability.contract.vocabulary import EnableStatus
 from callability.files.policy_source import policy_files
-from callability.finding import Severity, line
-from callability.kernel.outcome_facts import enable_facts, load_facts
-from callability.kernel.semantics import decide
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import Policy, check_files, load
-from callability.policy.questions.enable_outcome import ENABLE_OUTCOME
-from callability.policy.rules.words import VerdictWords, status_words, verdict_words
+from callability.kernel.conditions import decide
+from callability.kernel.facts import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
-from callability.vocabulary import EnableStatus
 from support.checkout import POLICY
 from support.commands import callability
 from support.drawing import drawing

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel import nearest
-from callability.kernel.condition import All, Any, Condition, Is, Not, facts_read
-from callability.kernel.explanation import explain
+from callability.compiler.question import Fact, LabelFact
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_set import Rule, RuleSet
+from callability.contract.vocabulary import UNKNOWN, LiftedBy
+from callability.kernel import path
+from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not, decide, facts_read
 from callability.kernel.path import FactChange, PathEnd, Step, path_to_callable, sentences
-from callability.kernel.semantics import decide
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import Fact, LabelFact
-from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.vocabulary import UNKNOWN, LiftedBy
+from callability.kernel.rule_set import explain
 from support.commands import callability
 from support.drawing import drawing
 from support.drawn_policies import CORE, NOWHERE, diagram_of
@@ -37,8 +36,8 @@ _conditions: st.SearchStrategy[Condition] = st.recursive(
     _is,
     lambda inner: st.one_of(
         st.builds(Not, inner),
-        st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
     ),
     max_leaves=6,
 )
@@ -226,7 +225,7 @@ def test_labels_that_lock_whatever_they_are_leave_a_change_of_the_policy() -> No
 
 def test_nothing_is_claimed_if_the_diagram_is_too_large_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a path nor that there is none; a path that the first search finds needs no diagram."""
-    monkeypatch.setattr(nearest, "MOST_LOOKS", 1)
+    monkeypatch.setattr(path, "MOST_LOOKS", 1)
     shut = (Is(STAGE.name, frozenset(STAGE.values)), "disabled_by_config")
     rule_set = _rule_set([shut])
     assert path_to_callable(rule_set, diagram_of(rule_set), QUESTION.open_facts) is None
@@ -239,7 +238,7 @@ def test_many_labels_in_one_rule_are_no_problem() -> None:
     """All of them have to change; their subsets are not tried one after the other."""
     labels = [LabelFact(f"server.label.l{number:02}", ("none", "on"), "none") for number in range(60)]
     question = CALLABILITY.having(labels)
-    when = Any(tuple(Is(label.name, frozenset({"on"})) for label in labels))
+    when = AnyOf(tuple(Is(label.name, frozenset({"on"})) for label in labels))
     rules = (Rule("all", when, "disabled_by_config", NOWHERE), Rule("last", None, "callable", NOWHERE))
     rule_set = RuleSet(question, rules, {})
     facts = question.open_facts | {label.name: "on" for label in labels}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
 
-from callability import document
-from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.form import MAX_TEXT
-from callability.policy.reading.schema import schema_of_rules, schema_of_tests
+from callability.compiler.forms import MAX_TEXT
+from callability.compiler.questions import QUESTIONS
+from callability.compiler.schema import schema_of_rules, schema_of_tests
+from callability.files import document
 from support.checkout import POLICY
 from support.commands import callability
 from support.policies import write_policy

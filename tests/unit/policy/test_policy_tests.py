@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel.condition import Is
-from callability.kernel.semantics import decide
-from callability.policy.proving.coverage import coverage
-from callability.policy.proving.decided import Decided
-from callability.policy.rules.rule_set import RuleSet
+from callability.compiler.proof import Decided, coverage
+from callability.compiler.rule_set import RuleSet
+from callability.kernel.conditions import Is, decide
 from support.checkout import POLICY
 from support.commands import callability
 from support.drawing import drawing

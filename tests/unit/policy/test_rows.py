@@ -9,19 +9,23 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel.semantics import decide
-from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.deciding.space import Combination, Space
-from callability.policy.loading import Policy, ProvedRuleSet, load
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reporting.box import boxes, combinations_in, needed
-from callability.policy.reporting.difference import Impact, PolicyChange, compared_space, differences
-from callability.policy.reporting.graph import of_diagram
-from callability.policy.reporting.plain_data import Plain, of_count
-from callability.policy.reporting.rows import Row, rows_of
-from callability.policy.rules.rule_set import RuleSet, Text
-from callability.vocabulary import UNKNOWN
+from callability.compiler.combination_sets import Combination, CombinationSet, CombinationSets, Space
+from callability.compiler.confirmation import Engine
+from callability.compiler.difference import (
+    Impact,
+    PolicyChange,
+    boxes,
+    combinations_in,
+    compared_space,
+    differences,
+    needed,
+)
+from callability.compiler.policy import Policy, ProvedRuleSet, load
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_set import RuleSet, Text
+from callability.compiler.table import Plain, Row, of_count, of_diagram, rows_of
+from callability.contract.vocabulary import UNKNOWN
+from callability.kernel.conditions import decide
 from support.checkout import POLICY
 from support.drawing import drawing
 from support.drawn_policies import CORE_SPACE, NOWHERE, diagram_of, rule_sets

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from callability.kernel.condition import All, Any, Condition, Is, Not
+from callability.compiler.confirmation import ConditionTooLarge, conjunctions
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_set import Rule
+from callability.contract.vocabulary import UNKNOWN
+from callability.kernel.conditions import AllOf, AnyOf, Condition, Decision, Is, Not, decide
 from callability.kernel.path import PathEnd, path_to_callable
-from callability.kernel.semantics import Decision, decide
-from callability.policy.deciding.normal_form import ConditionTooLarge, conjunctions
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.rules.rule_set import Rule
-from callability.vocabulary import UNKNOWN
 from support.drawn_policies import NOWHERE, diagram_of, rule_set_of
 
 
@@ -37,12 +36,12 @@ def test_a_rule_that_is_reached_and_rests_on_an_unknown_fact_is_undetermined() -
 @pytest.mark.parametrize(
     ("condition", "decision"),
     [
-        (All((A_TRUE, B_TRUE)), Decision(1, undetermined=False)),
-        (All((B_TRUE, A_TRUE)), Decision(1, undetermined=False)),
-        (Any((A_TRUE, Not(B_TRUE))), Decision(0, undetermined=False)),
-        (Any((A_TRUE, B_TRUE)), Decision(0, undetermined=True)),
+        (AllOf((A_TRUE, B_TRUE)), Decision(1, undetermined=False)),
+        (AllOf((B_TRUE, A_TRUE)), Decision(1, undetermined=False)),
+        (AnyOf((A_TRUE, Not(B_TRUE))), Decision(0, undetermined=False)),
+        (AnyOf((A_TRUE, B_TRUE)), Decision(0, undetermined=True)),
         (Not(A_TRUE), Decision(0, undetermined=True)),
-        (All((A_TRUE, Not(B_TRUE))), Decision(0, undetermined=True)),
+        (AllOf((A_TRUE, Not(B_TRUE))), Decision(0, undetermined=True)),
     ],
 )
 def test_an_unknown_part_matters_only_where_the_others_leave_it_open(condition: Condition, decision: Decision) -> None:
@@ -62,12 +61,12 @@ def test_a_condition_that_multiplies_out_is_refused() -> None:
     domains = {f"fact{number}": (*values, UNKNOWN) for number in range(5)}
     parts = tuple(Is(fact, frozenset(values[:8])) for fact in domains)
     with pytest.raises(ConditionTooLarge):
-        conjunctions(0, Rule("one", All(parts), "callable", NOWHERE), domains)
+        conjunctions(0, Rule("one", AllOf(parts), "callable", NOWHERE), domains)
 
 
 def test_a_path_says_what_to_find_out_where_a_known_fact_alone_does_not_open() -> None:
     """A rule that is true through one fact does not depend on another, unknown one."""
-    when = Any((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
+    when = AnyOf((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     rule_set = rule_set_of([(when, "server_disabled")])
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": UNKNOWN}
     path = path_to_callable(rule_set, diagram_of(rule_set), facts)
@@ -77,7 +76,7 @@ def test_a_path_says_what_to_find_out_where_a_known_fact_alone_does_not_open() -
 
 def test_a_path_opens_no_more_than_it_needs() -> None:
     """Of two facts that must both hold, one."""
-    when = All((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
+    when = AllOf((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": "true"}
     rule_set = rule_set_of([(when, "server_disabled")])
     path = path_to_callable(rule_set, diagram_of(rule_set), facts)

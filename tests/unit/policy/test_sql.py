@@ -10,14 +10,12 @@ import pytest
 import sqlglot
 from hypothesis import given
 
-from callability import document
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reading.rule_file import read_rule_set
-from callability.policy.reporting.sql import Query, as_sql
-from callability.policy.reporting.sql_dialect import SPELLINGS, Dialect, UnfitColumn
-from callability.policy.reporting.sql_facts import SqlFacts
-from callability.policy.rules.rule_set import RuleSet
+from callability.compiler.diagram import DecisionDiagram
+from callability.compiler.questions import CALLABILITY
+from callability.compiler.rule_file import read_rule_set
+from callability.compiler.rule_set import RuleSet
+from callability.compiler.sql import SPELLINGS, Dialect, Query, SqlFacts, UnfitColumn, as_sql
+from callability.files import document
 from support.drawing import drawing
 from support.drawn_policies import any_rule_sets, diagram_of, rule_sets
 from support.sql_rows import ODD_NAMES, ODD_POLICY, answer_of, columns_of, drawn_states, row_of

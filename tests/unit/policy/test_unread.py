@@ -10,18 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel.condition import All, Any, Condition, Is, Not, facts_read
-from callability.kernel.nearest import opens_by_itself
-from callability.policy.deciding.combination_set import CombinationSets
-from callability.policy.deciding.space import Space
-from callability.policy.deciding.unread_sets import UnreadSets
-from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import BOOLEAN, Axis, Fact, LabelFact, Point, axis_of
-from callability.policy.questions.load_outcome import LOAD_OUTCOME
-from callability.policy.questions.question import Question, facts_by_name
-from callability.policy.rules.retry import retry_of
-from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.vocabulary import UNKNOWN, Retry
+from callability.compiler.combination_sets import CombinationSets, Space
+from callability.compiler.diagram import UnreadSets
+from callability.compiler.question import BOOLEAN, Axis, Fact, LabelFact, Point, Question, axis_of, facts_by_name
+from callability.compiler.questions import CALLABILITY, LOAD_OUTCOME
+from callability.compiler.rule_set import Rule, RuleSet, retry_of
+from callability.contract.vocabulary import UNKNOWN, Retry
+from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not, facts_read
+from callability.kernel.path import opens_by_itself
 from support.drawing import drawing
 from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, any_rule_sets, conditions, diagram_of, drawn_facts
 from support.later_tries import opens_later
@@ -57,8 +53,8 @@ def _conditions(facts: tuple[Fact, ...]) -> st.SearchStrategy[Condition]:
         leaf,
         lambda inner: st.one_of(
             st.builds(Not, inner),
-            st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-            st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+            st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+            st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
         ),
         max_leaves=7,
     )
@@ -157,18 +153,18 @@ UNKNOWN_ALL = {fact.name: UNKNOWN for fact in _FACTS}
 @pytest.mark.parametrize(
     ("condition", "known", "expected"),
     [
-        (All((A, B)), {}, ("a", "b")),
-        (All((B, A)), {}, ("a", "b")),
-        (All((A, B)), {"a": "true"}, ("b",)),
-        (Any((A, B)), {"a": "false"}, ("b",)),
-        (All((A, B)), {"a": "false"}, ()),
-        (Any((All((A, B)), All((A, Not(B))))), {}, ("a",)),
-        (Any((A, Not(A))), {}, ("a",)),
-        (All((Any((A, Not(A))), B)), {}, ("b",)),
-        (All((Any((A, Not(A))), B)), {"b": "true"}, ("a",)),
-        (All((Is("j", frozenset("0")), Is("l", frozenset("1")))), {}, ("j", "l")),
+        (AllOf((A, B)), {}, ("a", "b")),
+        (AllOf((B, A)), {}, ("a", "b")),
+        (AllOf((A, B)), {"a": "true"}, ("b",)),
+        (AnyOf((A, B)), {"a": "false"}, ("b",)),
+        (AllOf((A, B)), {"a": "false"}, ()),
+        (AnyOf((AllOf((A, B)), AllOf((A, Not(B))))), {}, ("a",)),
+        (AnyOf((A, Not(A))), {}, ("a",)),
+        (AllOf((AnyOf((A, Not(A))), B)), {}, ("b",)),
+        (AllOf((AnyOf((A, Not(A))), B)), {"b": "true"}, ("a",)),
+        (AllOf((Is("j", frozenset("0")), Is("l", frozenset("1")))), {}, ("j", "l")),
         (Is("k", frozenset("2")), {"j": "0", "l": "0"}, ("k",)),
-        (All((Is("j", frozenset("1")), Is("k", frozenset("2")))), {}, ("k",)),
+        (AllOf((Is("j", frozenset("1")), Is("k", frozenset("2")))), {}, ("k",)),
     ],
     ids=[
         "both of two",
@@ -197,7 +193,7 @@ def test_a_condition_may_have_more_completions_than_could_be_tried() -> None:
     facts = tuple(Fact(f"{name}{number}", BOOLEAN, "true") for number in range(32) for name in "ab")
     question = replace(CALLABILITY, facts=facts_by_name(facts), axes=tuple(map(axis_of, facts)))
     leaf = {fact.name: Is(fact.name, frozenset({"true"})) for fact in facts}
-    condition = Any(tuple(All((leaf[f"a{number}"], leaf[f"b{number}"])) for number in range(32)))
+    condition = AnyOf(tuple(AllOf((leaf[f"a{number}"], leaf[f"b{number}"])) for number in range(32)))
     assert unread(question, condition, dict.fromkeys(question.facts, UNKNOWN)) == tuple(question.facts)
 
 
@@ -206,15 +202,15 @@ def test_a_fact_on_which_the_truth_does_not_depend_is_not_unread() -> None:
     facts = tuple(Fact(f"f{number}", tuple(f"v{value}" for value in range(60)), "v0") for number in range(3))
     question = replace(CALLABILITY, facts=facts_by_name(facts), axes=tuple(map(axis_of, facts)))
     first, second, third = ([Is(fact.name, frozenset({value})) for value in fact.values] for fact in facts)
-    pairs = [All((one, other)) for one, other in zip(first, second, strict=True)]
-    condition = Any((*pairs, *(All((one, Not(one))) for one in third)))
+    pairs = [AllOf((one, other)) for one, other in zip(first, second, strict=True)]
+    condition = AnyOf((*pairs, *(AllOf((one, Not(one))) for one in third)))
     assert len(facts_read(condition)) == 3
     assert unread(question, condition, dict.fromkeys(question.facts, UNKNOWN)) == ("f0", "f1")
 
 
 def test_a_failure_and_its_http_status_are_unread_as_they_depend_on_one_another() -> None:
     """Only a failure that is an HTTP status has a number, so the number is enough for a rule that reads both."""
-    condition = All((Is("load.failure", frozenset({"http_status"})), Is("load.http_status", frozenset({"404"}))))
+    condition = AllOf((Is("load.failure", frozenset({"http_status"})), Is("load.http_status", frozenset({"404"}))))
     facts = dict.fromkeys(LOAD_OUTCOME.facts, UNKNOWN)
     assert unread(LOAD_OUTCOME, condition, facts) == ("load.http_status",)
     assert unread(LOAD_OUTCOME, condition.parts[0], facts) == ("load.failure",)
@@ -241,9 +237,9 @@ def test_a_later_try_can_succeed_if_and_only_if_some_combination_is_callable(
 
 _LABEL = LabelFact("server.label.environment", ("none", "production"), "none")
 _LOCKS: Mapping[str, Condition] = {
-    "the label is unknown": All((Is("server.enabled", frozenset({"false"})), Is(_LABEL.name, frozenset({"none"})))),
-    "whatever the label is": Any((Is("server.enabled", frozenset({"false"})), Is(_LABEL.name, frozenset({"none"})))),
-    "both values": Any((Is("server.enabled", frozenset({"false"})), Is("server.enabled", frozenset({"true"})))),
+    "the label is unknown": AllOf((Is("server.enabled", frozenset({"false"})), Is(_LABEL.name, frozenset({"none"})))),
+    "whatever the label is": AnyOf((Is("server.enabled", frozenset({"false"})), Is(_LABEL.name, frozenset({"none"})))),
+    "both values": AnyOf((Is("server.enabled", frozenset({"false"})), Is("server.enabled", frozenset({"true"})))),
 }
 
 

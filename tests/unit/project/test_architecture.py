@@ -16,28 +16,19 @@ from support.checkout import PACKAGE, TESTS
 
 SHARED = {
     "callability",
-    "callability.address",
-    "callability.background",
-    "callability.bounded_cache",
-    "callability.certificate_metrics",
-    "callability.certificates",
-    "callability.child_process.child",
-    "callability.child_process.limits",
-    "callability.document",
-    "callability.exposition",
-    "callability.finding",
-    "callability.jsonc",
-    "callability.log_interval",
-    "callability.log_output",
-    "callability.output_file",
-    "callability.regular_file",
-    "callability.request_context",
-    "callability.timeout_signature",
-    "callability.tool_name",
-    "callability.traces",
-    "callability.uvicorn_server",
-    "callability.vocabulary",
-    "callability.watching",
+    "callability.process.address",
+    "callability.process.child",
+    "callability.kernel.results",
+    "callability.process.metrics",
+    "callability.files.certificates",
+    "callability.files.document",
+    "callability.contract.finding",
+    "callability.process.logs",
+    "callability.process.regular_file",
+    "callability.contract.vocabulary",
+    "callability.otel.traces",
+    "callability.process.uvicorn_server",
+    "callability.files.watching",
 }
 POLICY_ROOMS = ("names", "questions", "rules", "reading", "deciding", "proving", "reporting")
 
@@ -96,7 +87,7 @@ def _rooms(importers: set[str]) -> set[str]:
 
 def test_one_module_imports_durable_rules() -> None:
     """The engine, which runs in a process of its own."""
-    assert _importers("durable") == {"policy/deciding/engine.py"}
+    assert _importers("durable") == {"compiler/engine.py"}
 
 
 def test_the_policy_knows_neither_grpc_nor_mcp() -> None:
@@ -108,7 +99,7 @@ def test_the_policy_knows_neither_grpc_nor_mcp() -> None:
 def test_the_rooms_of_the_policy_stand_in_the_order_of_the_work() -> None:
     """Each knows those before it: questions, rules, and how these are read, decided, proved and reported."""
     for number, room in enumerate(POLICY_ROOMS):
-        later = {f"callability.policy.{name}" for name in (*POLICY_ROOMS[number + 1 :], "loading")}
+        later = {f"callability.compiler.{name}" for name in (*POLICY_ROOMS[number + 1 :], "loading")}
         if room == "reporting":
             later = set()
         for path in (PACKAGE / "policy" / room).rglob("*.py"):
@@ -165,7 +156,7 @@ def test_a_room_of_the_service_imports_only_from_those_above_it_in_the_list() ->
 
 def test_what_serves_a_policy_never_imports_what_compiles_it() -> None:
     """A process of its own checks an edit, and hands over the bundle."""
-    compiling = _importers("callability.policy") | _importers("callability.bundling")
+    compiling = _importers("callability.compiler") | _importers("callability.bundling")
     assert _rooms(compiling) <= {"policy", "bundling", "studio", "command_line"}
 
 
@@ -193,7 +184,7 @@ def test_columns_are_decided_without_the_policy() -> None:
     """A bundle, numpy and pyarrow are enough to decide tables: no rule files, no engine, no service."""
     for path in (PACKAGE / "columns").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
-        allowed = ("callability.bundle.v1", "callability.kernel", "callability.columns", "callability.v1")
+        allowed = ("callability.bundle.v1", "callability.kernel", "callability.tables", "callability.v1")
         assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
 
 
@@ -206,7 +197,7 @@ def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
     for path in (PACKAGE / "studio").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
         allowed = [
-            "callability.policy",
+            "callability.compiler",
             "callability.kernel",
             "callability.editing",
             "callability.files",
@@ -216,7 +207,7 @@ def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
             assert {name for name in ours if name.startswith("callability.adapter")} == {"callability.adapter"}
             allowed += ["callability.adapter", "callability.v1"]
         if path.name == "draft.py":
-            allowed += ["callability.bundling.writing"]
+            allowed += ["callability.compiler.bundle_writing"]
         assert {name for name in ours if not name.startswith(tuple(allowed))} <= SHARED, path
 
 
@@ -231,7 +222,7 @@ def test_the_kernel_knows_the_contract_alone() -> None:
 
 def test_one_module_reads_the_facts_of_requests_about_tools() -> None:
     """Whatever decides reads a fact as every other does."""
-    assert _importers("callability.kernel.fields") == {"kernel/facts.py"}
+    assert _importers("callability.kernel.facts") == {"kernel/facts.py"}
 
 
 def test_editing_knows_documents_and_nothing_of_what_they_say() -> None:
@@ -243,7 +234,7 @@ def test_editing_knows_documents_and_nothing_of_what_they_say() -> None:
 
 def test_only_the_command_line_sees_policy_and_gateway() -> None:
     """It joins the two."""
-    assert _rooms(_importers("callability.policy")) & _rooms(_importers("callability.gateway")) <= {"command_line"}
+    assert _rooms(_importers("callability.compiler")) & _rooms(_importers("callability.gateway")) <= {"command_line"}
 
 
 def test_no_test_module_is_imported() -> None:

@@ -7,11 +7,9 @@ import re
 import pytest
 from prometheus_client import CollectorRegistry
 
-from callability.certificate_metrics import CertificateMetrics
-from callability.gateway.observability.metrics import Metrics
-from callability.service.observability.call_metrics import CallMetrics
-from callability.service.observability.caller_metrics import CallerMetrics
-from callability.service.observability.metrics import PolicyMetrics
+from callability.gateway.observability import Metrics
+from callability.process.metrics import CertificateMetrics
+from callability.service.metrics import CallerMetrics, CallMetrics, PolicyMetrics
 from support.checkout import ROOT
 from support.public_surface import metrics
 

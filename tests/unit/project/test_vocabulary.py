@@ -45,8 +45,8 @@ ALLOWED = {
     ("server/callability/adapter", "Asked"): "an exported name that proxies may import; `DiscoveryArguments` today",
     ("tests/unit/adapter/test_adapter.py", "Asked"): "the test of the alias",
     ("server/callability/gateway/loading/__init__.py", "Keeper"): "an exported name; `Supervisor` today",
-    ("server/callability/command_line/status_line.py", "Live"): "a class of rich",
-    ("server/callability/command_line/status_line.py", "live"): "a module of rich",
+    ("server/callability/cli/gateway_process.py", "Live"): "a class of rich",
+    ("server/callability/cli/gateway_process.py", "live"): "a module of rich",
 }
 """Names that may stay in a file or a directory, each with its reason."""
 

@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from callability.finding import line
-from callability.service.callers.authentication import Authentication, check_right
-from callability.service.callers.callers_file import Callers, CallersRefused, load_callers
-from callability.service.callers.certificate_names import CertificateName
-from callability.service.callers.right import METHODS, Right, right_of
-from callability.service.requests.errors import NotPermitted, Unauthenticated
+from callability.contract.finding import line
+from callability.service.callers import (
+    METHODS,
+    Authentication,
+    Callers,
+    CallersRefused,
+    CertificateName,
+    NotPermitted,
+    Right,
+    Unauthenticated,
+    check_right,
+    load_callers,
+    right_of,
+)
 from callability.v1 import callability_service_pb2, policy_service_pb2
 from support.commands import callability
 

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
-from callability.policy.loading import Policy
-from callability.service.observability.metrics import PolicyMetrics
+from callability.compiler.policy import Policy
+from callability.service.metrics import PolicyMetrics
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from support.declared_rules import declaring_policy

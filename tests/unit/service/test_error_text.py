@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel.error_text import signals_in_text
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import load
+from callability.kernel.facts import load_facts, signals_in_text
 from callability.kernel.limits import ERROR_TEXT_BYTES
-from callability.kernel.outcome_facts import load_facts
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
 from callability.v1 import outcome_pb2
 from support.checkout import POLICY
 from support.drawing import drawing

@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from callability.service.calls.callability_calls import CallabilityCalls
-from callability.service.calls.policy_watches import PolicyWatches
-from callability.service.calls.served_policy import ServedPolicy
-from callability.service.requests.errors import ShuttingDown
+from callability.service.callers import ShuttingDown
+from callability.service.calls import CallabilityCalls, PolicyWatches, ServedPolicy
 from callability.v1.policy_service_pb2 import WatchPolicyResponse
 from support.bundles import EXAMPLES, SHIPPED, bundle_of, checked_of, policy_of
 from support.waiting import SECONDS

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.kernel import wire
+from callability.kernel import limits
 from callability.kernel.calls import EncodedCalls, finished
 from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
@@ -72,8 +72,8 @@ def test_groups_are_accepted_and_refused_as_protobuf_does(data: bytes) -> None:
     """A newer client may send a field that way."""
     accepted = True
     try:
-        wire.fields(data, MANY)
-    except wire.Malformed:
+        limits.fields(data, MANY)
+    except limits.Malformed:
         accepted = False
     assert accepted == _is_message(data)
 
@@ -89,8 +89,8 @@ def test_what_is_refused_as_no_message_is_none(parts: list[bytes]) -> None:
     """Accepted messages consist of whole fields; protobuf decides what they mean."""
     data = b"".join(parts)
     try:
-        wire.fields(data, MANY)
-    except wire.Malformed:
+        limits.fields(data, MANY)
+    except limits.Malformed:
         assert not _is_message(data)
     else:
         # Field 1 is the agent's, and field 3 is unknown: neither can be malformed here.
@@ -111,25 +111,25 @@ def test_a_batch_with_a_group_that_is_not_known_is_answered() -> None:
 def test_the_fields_in_a_group_count_and_the_largest_may_be_among_them() -> None:
     """Otherwise a group could evade a limit; a field that is counted separately is one of the message itself."""
     group = _group(50, _bytes_field(2, b"x" * 300) + b"\x08\x07")
-    assert wire.fields(group, MANY, apart=2) == wire.Fields(4, 300)
-    assert wire.fields(_bytes_field(2, b"x" * 300), MANY, apart=2) == wire.Fields(1, 0)
+    assert limits.fields(group, MANY, apart=2) == limits.Fields(4, 300)
+    assert limits.fields(_bytes_field(2, b"x" * 300), MANY, apart=2) == limits.Fields(1, 0)
 
 
 def test_a_large_value_is_counted_where_it_is() -> None:
     """A copy of it would take as long as to count it."""
     inner = _bytes_field(3, b"x" * 500) * 2_500
     data = _bytes_field(1, b"abc") + _bytes_field(2, inner) + _bytes_field(2, b"small")
-    found = wire.fields(data, MANY, apart=2)
+    found = limits.fields(data, MANY, apart=2)
     assert [data[part] for part in found.large] == [inner]
-    assert wire.fields(data, MANY, part=found.large[0]) == wire.Fields(2_500, 500)
+    assert limits.fields(data, MANY, part=found.large[0]) == limits.Fields(2_500, 500)
     short = slice(found.large[0].start, found.large[0].stop - 1)
-    with pytest.raises(wire.Malformed):
-        wire.fields(data, MANY, part=short)
-    assert wire.fields(_group(50, b"\x08\x07" * 1_000), 10).count == 11
+    with pytest.raises(limits.Malformed):
+        limits.fields(data, MANY, part=short)
+    assert limits.fields(_group(50, b"\x08\x07" * 1_000), 10).count == 11
 
 
 def test_others_get_turns_while_many_fields_are_counted() -> None:
     """Millions of empty tools in one message are counted up to the limit, which takes milliseconds."""
-    data = _bytes_field(3, b"") * (3 * wire.AT_ONCE)
-    assert len(list(wire.counting(data, MANY))) == 3
-    assert len(list(wire.counting(data, wire.AT_ONCE))) == 2
+    data = _bytes_field(3, b"") * (3 * limits.AT_ONCE)
+    assert len(list(limits.counting(data, MANY))) == 3
+    assert len(list(limits.counting(data, limits.AT_ONCE))) == 2

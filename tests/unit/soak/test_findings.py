@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
+from callability.compiler.confirmation import Engine
+from callability.compiler.policy import load
 from callability.v1 import callability_service_pb2 as pb
 from soak.faults import Fault
 from soak.memory import Growth

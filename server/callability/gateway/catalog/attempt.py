@@ -1,4 +1,11 @@
-"""One attempt to connect a server of the catalog, shared by its callers; one of them asks its user for consent."""
+"""One attempt to connect a server of the catalog, shared by its callers; one of them asks its user for consent.
+
+A server of the catalog that is enabled.
+
+The outcome of an enable, without the parts that differ between callers who shared it.
+
+A person's consent to a connection, requested through the agent that enables the server.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +13,97 @@ import asyncio
 import secrets
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
-from callability.gateway.catalog.consent import Asker, ConsentAnswer, ConsentRequest
-from callability.gateway.catalog.enable_outcome import EnableOutcome
-from callability.gateway.catalog.redirect import ProviderRefused, Redirect
+from callability.contract.vocabulary import EnableAuthorization, EnableEnd, LoadFailure
+from callability.gateway.config import ServerConfig
 from callability.gateway.upstream import AuthorizationFailed, Failure, Upstream, UpstreamError
-from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure
+from callability.gateway.upstream.authorization import ProviderRefused, Redirect
+from callability.v1.callability_service_pb2 import ClassifyLoadResponse
+from callability.v1.outcome_pb2 import EnableAuthorization as WireAuthorization
+from callability.v1.outcome_pb2 import EnableCredentials as WireCredentials
+from callability.v1.outcome_pb2 import EnableEnd as WireEnd
+from callability.v1.outcome_pb2 import EnableFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A server of the catalog that an agent enabled; its connection may have been lost since."""
+
+    config: ServerConfig
+    upstream: Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class EnableOutcome:
+    """The facts of an enable, except whether a tool can be called, and what its answer is made of.
+
+    `variables` are not set; `failure` says why the connection failed, and `load` is the policy's classification of it;
+    `dialog_expired`: the dialog was not answered in time; `upstream` is what is connected.
+    """
+
+    known: bool = True
+    was_connected: bool = False
+    variables: tuple[str, ...] = ()
+    authorization: EnableAuthorization = EnableAuthorization.NOT_NEEDED
+    end: EnableEnd = EnableEnd.FAILED
+    failure: Failure | None = None
+    dialog_expired: bool = False
+    load: ClassifyLoadResponse | None = field(default=None, repr=False)
+    upstream: Upstream | None = None
+
+    def facts(self, *, callable_tools: bool) -> EnableFacts:
+        """Return the facts to send to the policy."""
+        credentials = "MISSING" if self.variables else "COMPLETE"
+        return EnableFacts(
+            known=self.known,
+            was_connected=self.was_connected,
+            credentials=WireCredentials.Value(f"ENABLE_CREDENTIALS_{credentials}"),
+            authorization=WireAuthorization.Value(f"ENABLE_AUTHORIZATION_{self.authorization.name}"),
+            ended=WireEnd.Value(f"ENABLE_END_{self.end.name}"),
+            callable_tools=callable_tools,
+            load_status=self.load.verdict.status if self.load is not None else None,
+            dialog_expired=self.dialog_expired,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentRequest:
+    """Asks a person to authorize the connection to a server, at a URL of its provider.
+
+    `id` cannot be guessed, so a caller that presents it has received this request.
+    """
+
+    id: str = field(repr=False)
+    server: str
+    url: str = field(repr=False)
+
+
+class ConsentAnswer(StrEnum):
+    """What a person did with the request: `accepted` means that they went to the URL, not that they authorized."""
+
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+
+
+class Asker(Protocol):
+    """How the caller of an enable can ask its user."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it can show a dialog."""
+
+    @property
+    def asks_by_returning(self) -> bool:
+        """Whether the request is returned as the result of the call, and the user's answer comes with another call."""
+
+    async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
+        """Show the dialog and return what the user did, or None if it could not be shown."""
+
 
 _T = TypeVar("_T")
 HELD_SECONDS = 60.0

@@ -14,10 +14,12 @@ from callability.gateway.config.config import (
     ConfigRefused,
     Deadlines,
     HttpConfig,
+    NoConfig,
     ServerConfig,
+    default_config,
+    is_found_without_option,
     load_config,
 )
-from callability.gateway.config.default_place import NoConfig, default_config, is_found_without_option
 from callability.gateway.config.model import OAuthConfig
 
 __all__ = [

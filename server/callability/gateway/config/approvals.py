@@ -1,17 +1,190 @@
-"""The approvals file: people's decisions about single tools. Gateways read it, and people's commands write it."""
+"""The approvals file: people's decisions about single tools. Gateways read it, and people's commands write it.
+
+The fingerprint by which an approval recognizes a tool: the digest of the part that a person approves.
+
+Stores the definitions that were approved, each in a file that is named by its fingerprint.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from callability import document
-from callability.document import Node, Scalar
-from callability.finding import Finding, Place, Severity, did_you_mean, in_order, listed, shown
-from callability.gateway.config.fingerprint import VERSION, Fingerprint
+from mcp_types import Tool
+
+from callability.contract.finding import Finding, Place, Severity, did_you_mean, in_order, listed, shown
+from callability.files import document
+from callability.files.document import Node, Scalar
+from callability.files.editing import replace as replace_file
+from callability.process.regular_file import read_regular
+
+VERSION = "v2:"
+"""What a fingerprint of the current version starts with; one of the version before has no prefix."""
+
+_SETS = ("required", "enum", "type")
+_SETS_BY_NAME = ("dependentRequired", "dependencies")
+_SCHEMAS = (
+    *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"),
+    *("propertyNames", "not", "if", "then", "else", "contentSchema"),
+)
+_LISTS_OF_SCHEMAS = ("items", "prefixItems", "anyOf", "oneOf", "allOf")
+_SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """The fingerprint of one form of a tool: the current one, and the one of the version before.
+
+    In the current version, the order of sets in the schemas does not count: a program may list them in another order
+    each time that it is started.
+    """
+
+    current: str
+    earlier: str
+
+    def matches(self, pin: str) -> bool:
+        """Say whether the record of an approval is about this form."""
+        return pin in (self.current, self.earlier)
+
+    def is_named(self, digest: str) -> bool:
+        """Say whether a person means this form by a digest; its version may be left out."""
+        named = digest.lower()
+        return self.matches(named) or named == digits_of(self.current)
+
+
+def digits_of(fingerprint: str) -> str:
+    """Return the hexadecimal digits of a fingerprint, of whichever version: the SHA-256 of the form that it is of."""
+    return fingerprint.removeprefix(VERSION)
+
+
+def approved_part(tool: Tool) -> dict[str, Any]:
+    """Return the part of a tool that a person approves, as MCP writes it: all that is searched, shown or decided by.
+
+    What the tool does not give is left out. The sets of the schemas are sorted.
+    """
+    part = _part(tool)
+    sort_sets(part)
+    return part
+
+
+def canonical_form(part: dict[str, Any]) -> bytes:
+    """Return JSON in UTF-8 without white space, its keys sorted by code point at every depth, and every character that
+    need not be escaped written as itself.
+    """
+    return _json(part).encode("utf-8", "surrogatepass")
+
+
+def fingerprint(tool: Tool) -> Fingerprint:
+    """Return the fingerprint of what is approved of a tool: the SHA-256, in hexadecimal, of its canonical form."""
+    part = _part(tool)
+    earlier = _digest(part)
+    sort_sets(part)
+    return Fingerprint(f"{VERSION}{_digest(part)}", earlier)
+
+
+def sort_sets(part: dict[str, Any]) -> None:
+    """Sort the sets in the schemas of an approved part, and nothing else of it.
+
+    A keyword counts only where a schema stands: the property `required` is no set, nor is what a `default` holds.
+    """
+    # Not by recursion: a server decides how deep its schemas are.
+    schemas = [part.get("inputSchema"), part.get("outputSchema")]
+    while schemas:
+        schema = schemas.pop()
+        if not isinstance(schema, dict):
+            continue
+        for members in _sets_of(schema):
+            members.sort(key=_json)
+        schemas += _schemas_in(schema)
+
+
+def _part(tool: Tool) -> dict[str, Any]:
+    return tool.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include={"name", "title", "description", "input_schema", "output_schema", "annotations"},
+    )
+
+
+def _digest(part: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_form(part)).hexdigest()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _sets_of(schema: dict[str, Any]) -> Iterator[list[Any]]:
+    by_name = (schema.get(keyword) for keyword in _SETS_BY_NAME)
+    values = (value for names in by_name if isinstance(names, dict) for value in names.values())
+    for value in (*(schema.get(keyword) for keyword in _SETS), *values):
+        if isinstance(value, list):
+            yield value
+
+
+def _schemas_in(schema: dict[str, Any]) -> Iterator[Any]:
+    """Yield what stands at the positions of schemas in a schema."""
+    for keyword, value in schema.items():
+        if keyword in _SCHEMAS:
+            yield value
+        if keyword in _LISTS_OF_SCHEMAS and isinstance(value, list):
+            yield from value
+        if keyword in _SCHEMAS_BY_NAME and isinstance(value, dict):
+            yield from value.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """A directory beside an approvals file; its content can be deleted, and is then no longer shown."""
+
+    directory: Path
+
+    @classmethod
+    def beside(cls, approvals: Path) -> Definitions:
+        """Return the definitions that go with an approvals file."""
+        return cls(approvals.with_name(f"{approvals.stem}.definitions"))
+
+    def keep(self, fingerprint: str, definition: dict[str, Any]) -> None:
+        """Keep the definition that a fingerprint is of, in its canonical form.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        data, sha256 = canonical_form(definition), digits_of(fingerprint)
+        if self.kept(fingerprint) is not None or _read(data, sha256) is None:
+            return
+        self.directory.mkdir(exist_ok=True)
+        replace_file(self._path(sha256), data)
+
+    def kept(self, fingerprint: str) -> dict[str, Any] | None:
+        """Return the definition with a fingerprint, or None if none is kept, or another one is."""
+        sha256 = digits_of(fingerprint)
+        try:
+            data = read_regular(self._path(sha256))
+        except OSError:
+            return None
+        return _read(data, sha256)
+
+    def _path(self, sha256: str) -> Path:
+        return self.directory / f"{sha256}.json"
+
+
+def _read(data: bytes, sha256: str) -> dict[str, Any] | None:
+    """Return a definition, or None if its digest differs, or its data is not a definition in canonical form."""
+    if hashlib.sha256(data).hexdigest() != sha256:
+        return None
+    try:
+        definition: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return definition if canonical_form(definition) == data else None
+    except (ValueError, RecursionError):
+        return None
+
 
 ApprovalStatus = Literal["approved", "pending", "changed"]
 
@@ -122,18 +295,18 @@ def _unreadable(findings: tuple[Finding, ...], digest: str) -> Approvals:
 
 def _entries(node: Node) -> tuple[tuple[Scalar, Node], ...]:
     """Return the keys and nodes of a mapping, and nothing of any other node."""
-    return node.entries if isinstance(node, document.Mapping) else ()
+    return node.entries if isinstance(node, document.DocumentMapping) else ()
 
 
 def _malformed(root: Node) -> Iterator[Finding]:
-    if not isinstance(root, document.Mapping):
+    if not isinstance(root, document.DocumentMapping):
         yield Finding(root.place, "malformed-approvals", "the file does not map servers to tools")
     for server, tools in _entries(root):
-        if not isinstance(tools, document.Mapping):
+        if not isinstance(tools, document.DocumentMapping):
             sentence = f"server {_word(server)} does not map tools to records"
             yield Finding(_place(server, tools), "malformed-approvals", sentence, "write `{}` where there is none")
         for tool, record in _entries(tools):
-            if not isinstance(record, document.Mapping) and not _blank(record):
+            if not isinstance(record, document.DocumentMapping) and not _blank(record):
                 sentence = f"the record of {_subject(server, tool)} is not a mapping"
                 yield Finding(record.place, "malformed-approvals", sentence, "write for example `{disabled: true}`")
 

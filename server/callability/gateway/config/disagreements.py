@@ -1,20 +1,73 @@
 """Finds keys of a config file that do not fit together, although each of them is valid.
 
 No finding holds a value of `args`, `env`, `headers`, `oauth` or `url`: they may be secrets.
+
+Keys that well-known MCP clients have in their configs, and what to write here in their place.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from callability.document import Mapping, Node, Scalar, Sequence
-from callability.finding import Finding, Severity, did_you_mean, listed, nearest, shown
-from callability.gateway.config.model import ServerConfig
-from callability.gateway.config.other_clients import URL_KEYS
-from callability.gateway.config.secret_arguments import secret_arguments
-from callability.gateway.config.values import HTTP_SPELLINGS
-from callability.gateway.config.variables import FILLED, is_odd
+from callability.contract.finding import Finding, Severity, did_you_mean, listed, nearest, shown
+from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
+from callability.gateway.config.model import HTTP_SPELLINGS, ServerConfig
+from callability.gateway.config.variables import FILLED, is_odd, secret_arguments
+
+URL_KEYS = frozenset({"httpUrl", "serverUrl"})
+"""What others call `url`."""
+SERVERS_KEYS = frozenset({"servers", "context_servers", "mcp_servers"})
+"""What others call `mcpServers`."""
+
+_INSTEAD_OF_SSE = "write `type: http`, with the server's address for streamable HTTP: often `/mcp` in place of `/sse`"
+_ASKS_NOBODY = "leave it out: the gateway asks for no confirmation; `disabled_tools` lists the tools that it refuses"
+_OF_SERVERS: Mapping[str, str] = {
+    **dict.fromkeys(URL_KEYS, "write `url`"),
+    "alwaysAllow": _ASKS_NOBODY,
+    "autoApprove": _ASKS_NOBODY,
+    "disabledTools": "write `disabled_tools`",
+    "enabledTools": "write `enabled_tools`",
+    "envFile": "leave it out: write the variables under `env`, as `NAME: ${NAME}` where the gateway has them",
+    "excludeTools": "write `disabled_tools`",
+    "includeTools": "write `enabled_tools`",
+    "oauth": "only servers in `catalog` may have `oauth`: move the server there, or write a token in `headers`",
+    "timeout": "write `deadlines: {call_seconds: SECONDS}`",
+    "transport": "write `type`",
+}
+_OF_FILE: Mapping[str, str] = {
+    **dict.fromkeys(SERVERS_KEYS, "write `mcpServers`"),
+    "inputs": "leave it out: the gateway does not prompt for values; write `${NAME}` for an environment variable",
+}
+
+
+def hint_for_key(key: str, node: Node, *, of_server: bool, in_catalog: bool = False) -> str:
+    """Return what to write in place of another client's key, of a server or of the file; empty if it is none."""
+    if of_server and key == "disabled":
+        return _enabled(node, in_catalog=in_catalog)
+    if of_server and key == "transport" and isinstance(node, Scalar) and node.value == "sse":
+        return _INSTEAD_OF_SSE
+    return (_OF_SERVERS if of_server else _OF_FILE).get(key, "")
+
+
+def hint_for_sse(key: Any, node: Node) -> tuple[str, str] | None:
+    """Return what is wrong with `type: sse`, and what to write; None if that is not what stands there."""
+    if key == "type" and isinstance(node, Scalar) and node.value == "sse":
+        return (
+            "a transport that MCP has replaced by streamable HTTP and that the gateway does not speak",
+            _INSTEAD_OF_SSE,
+        )
+    return None
+
+
+def _enabled(node: Node, *, in_catalog: bool) -> str:
+    if in_catalog:
+        return "leave it out: a server of the catalog is connected when an agent enables it"
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        return f"write `enabled: {str(not node.value).lower()}`"
+    return "write `enabled`, with `true` or `false`"
+
 
 TOOL_LISTS = ("enabled_tools", "disabled_tools")
 SECTIONS = {"mcpServers": "server", "catalog": "catalog server"}
@@ -44,16 +97,16 @@ def server_subject(section: str, server: str) -> str:
 
 def disagreements(root: Node) -> Iterator[Finding]:
     """Yield what is wrong between keys, in servers, in the catalog and in agents."""
-    sections = {section: root.get(section) if isinstance(root, Mapping) else None for section in SECTIONS}
+    sections = {section: root.get(section) if isinstance(root, DocumentMapping) else None for section in SECTIONS}
     names: dict[str, str] = {}
     for section, servers in sections.items():
-        for name, server in servers.entries if isinstance(servers, Mapping) else ():
+        for name, server in servers.entries if isinstance(servers, DocumentMapping) else ():
             subject = server_subject(section, str(name.value))
             first = names.setdefault(str(name.value), section)
             if first != section:
                 sentence = f"{subject} has the name of a server in `{first}`"
                 yield Finding(name.place, "name-taken", sentence, "give it another one")
-            if isinstance(server, Mapping):
+            if isinstance(server, DocumentMapping):
                 keys = {str(key.value): key for key, _ in server.entries}
                 # Outside the catalog `oauth` is unknown, whichever transport the server has.
                 known = keys if section == "catalog" else {key: keys[key] for key in keys if key != "oauth"}
@@ -70,14 +123,14 @@ def disagreements(root: Node) -> Iterator[Finding]:
     yield from _agent_findings(root, tuple(names))
 
 
-def _oauth_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
+def _oauth_findings(server: DocumentMapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
     oauth, headers, trust = (server.get(key) for key in ("oauth", "headers", "trust"))
-    if not isinstance(oauth, Mapping):
+    if not isinstance(oauth, DocumentMapping):
         return
     if isinstance(trust, Scalar) and trust.value in {"manual", "first_use"}:
         sentence = f"{subject} has `oauth`, so no command can show its tools for approval"
         yield Finding(trust.place, "unreviewable", sentence, "leave `trust` out")
-    for header, _ in headers.entries if isinstance(headers, Mapping) else ():
+    for header, _ in headers.entries if isinstance(headers, DocumentMapping) else ():
         if str(header.value).lower() == "authorization":
             sentence = f"{subject} has both `oauth` and an authorization in `headers`"
             yield Finding(keys["oauth"].place, "two-authorizations", sentence, "keep one of them")
@@ -87,7 +140,7 @@ def _oauth_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> I
             yield Finding(value.place, "secret-without-client", sentence, "give the `client_id` that it belongs to")
 
 
-def _runs_a_shell(server: Mapping) -> bool:
+def _runs_a_shell(server: DocumentMapping) -> bool:
     """Say whether the arguments of a server are read by a shell."""
     command = server.get("command")
     return isinstance(command, Scalar) and _SHELLS.fullmatch(str(command.value)) is not None
@@ -96,10 +149,10 @@ def _runs_a_shell(server: Mapping) -> bool:
 def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
     """Find what looks like a variable and is used as it is written."""
     match node:
-        case Mapping(entries=entries):
+        case DocumentMapping(entries=entries):
             for _, value in entries:
                 yield from _variable_findings(key, value, subject)
-        case Sequence(items=items):
+        case DocumentSequence(items=items):
             for item in items:
                 yield from _variable_findings(key, item, subject)
         case Scalar(value=str() as text) if key in _READ_AS_GIVEN and "${" in text:
@@ -114,10 +167,10 @@ def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
 def _shell_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
     """Find what a shell would fill in, and nothing does."""
     match node:
-        case Mapping(entries=entries):
+        case DocumentMapping(entries=entries):
             for _, value in entries:
                 yield from _shell_findings(key, value, subject)
-        case Sequence(items=items):
+        case DocumentSequence(items=items):
             for item in items:
                 yield from _shell_findings(key, item, subject)
         case Scalar(value=str() as text) if found := _OF_A_SHELL.search(text):
@@ -135,9 +188,9 @@ def _variable_hint(text: str) -> str:
     return "the gateway does not prompt for values: write `${NAME}` for an environment variable"
 
 
-def _secret_findings(server: Mapping, subject: str) -> Iterator[Finding]:
+def _secret_findings(server: DocumentMapping, subject: str) -> Iterator[Finding]:
     arguments = server.get("args")
-    items = arguments.items if isinstance(arguments, Sequence) else ()
+    items = arguments.items if isinstance(arguments, DocumentSequence) else ()
     given = [str(item.value) if isinstance(item, Scalar) else "" for item in items]
     for index in secret_arguments(given):
         sentence = f"an argument of {subject} holds a secret, and every process list of the machine shows arguments"
@@ -147,18 +200,18 @@ def _secret_findings(server: Mapping, subject: str) -> Iterator[Finding]:
 
 def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
     """Find servers of agents that do not exist, and tokens that would identify two agents."""
-    agents = root.get("agents") if isinstance(root, Mapping) else None
+    agents = root.get("agents") if isinstance(root, DocumentMapping) else None
     digests: dict[str, str] = {}
-    for name, agent in agents.entries if isinstance(agents, Mapping) else ():
-        seen = agent.get("servers") if isinstance(agent, Mapping) else None
+    for name, agent in agents.entries if isinstance(agents, DocumentMapping) else ():
+        seen = agent.get("servers") if isinstance(agent, DocumentMapping) else None
         subject = f"agent {shown(str(name.value))}"
-        for item in seen.items if isinstance(seen, Sequence) else ():
+        for item in seen.items if isinstance(seen, DocumentSequence) else ():
             if isinstance(item, Scalar) and isinstance(item.value, str) and item.value not in known:
                 sentence = (
                     f"{subject} may see server {shown(item.value)}, which is not in `mcpServers`, nor in `catalog`"
                 )
                 yield Finding(item.place, "unknown-server", sentence, did_you_mean(item.value, known))
-        digest = agent.get("token_sha256") if isinstance(agent, Mapping) else None
+        digest = agent.get("token_sha256") if isinstance(agent, DocumentMapping) else None
         if isinstance(digest, Scalar) and isinstance(digest.value, str):
             first = digests.setdefault(digest.value.lower(), subject)
             if first != subject:
@@ -167,7 +220,9 @@ def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
                 )
 
 
-def _transport_findings(name: Scalar, server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
+def _transport_findings(
+    name: Scalar, server: DocumentMapping, keys: dict[str, Scalar], subject: str
+) -> Iterator[Finding]:
     ways = [key for key in keys if key in _COMPANIONS]
     if not ways and any(_stands_for_a_way(key) for key in keys):
         return
@@ -197,14 +252,14 @@ def _type_findings(node: Node | None, way: str, subject: str) -> Iterator[Findin
         yield Finding(node.place, "type-disagrees", sentence, f"write `type: {_TYPES[way]}`, or leave it out")
 
 
-def _list_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
+def _list_findings(server: DocumentMapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
     both = [key for key in keys if key in TOOL_LISTS]
     if len(both) > 1:
         sentence = f"{subject} has both `enabled_tools` and `disabled_tools`"
         yield Finding(keys[both[1]].place, "two-tool-lists", sentence, "keep one of them")
     for key in both:
         items = server.get(key)
-        if not isinstance(items, Sequence):
+        if not isinstance(items, DocumentSequence):
             continue
         if key == "enabled_tools" and not items.items:
             sentence = f"`enabled_tools` of {subject} is empty, so no tool could be called"
@@ -212,7 +267,7 @@ def _list_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> It
         yield from _duplicates(items, f"`{key}` of {subject}")
 
 
-def _duplicates(items: Sequence, subject: str) -> Iterator[Finding]:
+def _duplicates(items: DocumentSequence, subject: str) -> Iterator[Finding]:
     seen: set[object] = set()
     for item in items.items:
         if isinstance(item, Scalar) and isinstance(item.value, str):

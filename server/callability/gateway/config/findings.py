@@ -1,18 +1,32 @@
 """Finds what is wrong with the single keys of a config file; `disagreements` finds those that do not fit together.
 
 No finding holds a value of `args`, `env`, `headers` or `url`, nor a name in `env` or `headers`: they may be secrets.
+
+Finds what the environment of a gateway lacks for its config: variables that are not set, and values that do not fit.
+
+Servers of the catalog are left out: an agent that enables one learns what is not set.
+
+The content of a config file as dictionaries, lists and values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from callability.document import Mapping, Node, Scalar, Sequence
-from callability.finding import Finding, did_you_mean, listed, nearest, shown
-from callability.gateway.config.content import content
-from callability.gateway.config.disagreements import SECTIONS, disagreements, server_subject
+from callability.contract.finding import Finding, Severity, did_you_mean, listed, nearest, shown
+from callability.files import document
+from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, plain
+from callability.gateway.config.disagreements import (
+    SECTIONS,
+    SERVERS_KEYS,
+    disagreements,
+    hint_for_key,
+    hint_for_sse,
+    server_subject,
+)
 from callability.gateway.config.model import (
     AgentConfig,
     CatalogEntry,
@@ -23,8 +37,74 @@ from callability.gateway.config.model import (
     ServerConfig,
     ServerDeadlines,
 )
-from callability.gateway.config.other_clients import SERVERS_KEYS, hint_for_key, hint_for_sse
-from callability.gateway.config.place import found
+from callability.gateway.config.variables import FILLED, Unfillable, filled, found, place, unset, unset_in
+
+_SECTION = "mcpServers"
+
+
+def unset_variables(root: Node, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding for each variable that is not set and has no default, whatever else is wrong with the file."""
+    servers = root.get(_SECTION) if isinstance(root, document.DocumentMapping) else None
+    for name, server in servers.entries if isinstance(servers, document.DocumentMapping) else ():
+        for key, value in server.entries if isinstance(server, document.DocumentMapping) else ():
+            if key.value in FILLED:
+                subject = f"`{key.value}` of {server_subject(_SECTION, str(name.value))}"
+                yield from _unset(value, subject, environment, _severity(server))
+
+
+def unfit_variables(
+    root: Node, servers: Mapping[str, ServerConfig], environment: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield a finding for each key that its variables make invalid, such as a line break in a header."""
+    for name, server in servers.items():
+        if unset(server, environment):
+            continue
+        try:
+            filled(server, environment)
+        except Unfillable as error:
+            for key in error.keys:
+                sentence = f"`{key}` of {server_subject(_SECTION, name)} is invalid after its variables are filled in"
+                hint = "check the values of the variables in the environment of the gateway"
+                severity = Severity.ERROR if server.enabled else Severity.WARNING
+                yield Finding(place(root, (_SECTION, name, key)), "unfit-variable", sentence, hint, severity)
+
+
+def _unset(node: Node, subject: str, environment: Mapping[str, str], severity: Severity) -> Iterator[Finding]:
+    match node:
+        case document.DocumentMapping(entries=entries):
+            for _, value in entries:
+                yield from _unset(value, subject, environment, severity)
+        case document.DocumentSequence(items=items):
+            for item in items:
+                yield from _unset(item, subject, environment, severity)
+        case document.Scalar(value=str() as text):
+            for variable in unset_in(text, environment):
+                state = "empty" if variable in environment else "not set"
+                sentence = f"{subject} needs the environment variable {shown(variable)}, which is {state}"
+                hint = f"set it for the gateway, or give it a default: `${{{variable}:-DEFAULT}}`"
+                yield Finding(node.place, "unset-variable", sentence, hint, severity)
+
+
+def _severity(server: Node) -> Severity:
+    """Return a warning for a disabled server: it is not connected."""
+    enabled = server.get("enabled") if isinstance(server, document.DocumentMapping) else None
+    disabled = isinstance(enabled, document.Scalar) and enabled.value is False
+    return Severity.WARNING if disabled else Severity.ERROR
+
+
+def content(node: Node, *above: object) -> object:
+    """Return a node as `document.plain` does, but whole numbers among facts as they are written.
+
+    A policy compares texts: to it, `00` is not `0`. `above` are the keys that lead to the node.
+    """
+    match node, above:
+        case DocumentMapping(entries=entries), _:
+            return {key.value: content(value, *above, key.value) for key, value in entries}
+        case Scalar(word=word), (_, _, "facts" | "tool_fact_defaults", _) | (_, _, "tool_facts", _, _):
+            return word
+        case _:
+            return plain(node)
+
 
 _WANTED = {
     "bool_type": "`true` or `false`",
@@ -57,7 +137,7 @@ def findings(root: Node) -> tuple[ConfigFile | None, tuple[Finding, ...]]:
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
         named_here = (fault for fault in faults if not _is_misnamed(root, fault))
-        return None, (*(_finding(root, fault["loc"], fault) for fault in named_here), *together)
+        return None, (*(_model_finding(root, fault["loc"], fault) for fault in named_here), *together)
 
 
 def _is_misnamed(root: Node, fault: Any) -> bool:
@@ -66,14 +146,14 @@ def _is_misnamed(root: Node, fault: Any) -> bool:
         return False
     *above, key = fault["loc"]
     node = found(root, above)[1]
-    keys = {str(name.value) for name, _ in node.entries} if isinstance(node, Mapping) else set()
+    keys = {str(name.value) for name, _ in node.entries} if isinstance(node, DocumentMapping) else set()
     names = _names(_model(tuple(above)))
     if not above and not keys.isdisjoint(SERVERS_KEYS):
         return True
     return any(nearest(each, names) == key for each in keys.difference(names))
 
 
-def _finding(root: Node, location: Location, fault: Any) -> Finding:
+def _model_finding(root: Node, location: Location, fault: Any) -> Finding:
     kind, key = str(fault["type"]), location[-1] if location else ""
     named, node = found(root, location)
     subject = _subject(location)
@@ -126,9 +206,9 @@ def _of(location: Location) -> str:
 
 def _kind(node: Node) -> str:
     match node:
-        case Mapping():
+        case DocumentMapping():
             return "a mapping"
-        case Sequence():
+        case DocumentSequence():
             return "a list"
         case Scalar(value=bool()):
             return "a truth value"

@@ -1,14 +1,50 @@
-"""Environment variables in the config: `${NAME}` and `${NAME:-default}`; `$${` stands for the text `${`."""
+"""Environment variables in the config: `${NAME}` and `${NAME:-default}`; `$${` stands for the text `${`.
+
+Finds the places of values in a config file.
+
+Finds secrets among the arguments of a command, which every process list of the machine shows.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
 from pydantic import ValidationError
 
+from callability.contract.finding import Place
+from callability.files.document import DocumentMapping, DocumentSequence, Node
 from callability.gateway.config.model import CatalogEntry, OAuthConfig, ServerConfig
+
+
+def found(root: Node, location: Iterable[int | str]) -> tuple[Node, Node]:
+    """Return the key and the node at a location, as far as it leads; the key of an item is that of its list."""
+    key = node = root
+    held: tuple[Node, Node] | None
+    for step in location:
+        match node:
+            case DocumentMapping(entries=entries):
+                held = next(((name, value) for name, value in entries if name.value == step), None)
+            case DocumentSequence(items=items) if isinstance(step, int) and step < len(items):
+                held = (items[step], items[step])
+            case _:
+                held = None
+        if held is None:
+            break
+        key, node = held
+    return key, node
+
+
+def place(root: Node, location: Iterable[int | str]) -> Place:
+    """Return the place of a value, or of the nearest existing node above it."""
+    return found(root, location)[1].place
+
+
+def key_place(root: Node, location: Iterable[int | str]) -> Place:
+    """Return the place of the key of a value, or of the nearest existing one above it."""
+    return found(root, location)[0].place
+
 
 Entry = TypeVar("Entry", bound=ServerConfig | CatalogEntry)
 
@@ -111,3 +147,33 @@ def _value(match: re.Match[str], environment: Mapping[str, str]) -> str:
     name, default = match["name"], match["default"]
     # As in a shell, a default is for a variable that is empty too.
     return environment[name] if default is None else environment.get(name) or default
+
+
+_SHORTEST = 6
+"""A shorter value is a switch, not a secret."""
+_WORDS = (
+    "api-?key|access-?key|secret-?key|private-?key|token|secret|password|passwd|pwd|credentials?|authorization|bearer"
+)
+# The name must end so: `--token-file` and `--max-tokens` are none.
+_NAME = re.compile(rf"(?:.*-)?(?:{_WORDS})")
+_JOINED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(?:=|:\s*)(\S.*)", re.DOTALL)
+_PASSWORD_IN_URL = re.compile(r"://[^/?#\s:@]*:[^/?#\s@]+@")
+
+
+def secret_arguments(arguments: Sequence[str]) -> Iterator[int]:
+    """Yield the indexes of the arguments that hold a secret, judged by names; variables are not filled in."""
+    for index, argument in enumerate(arguments):
+        before = arguments[index - 1] if index else ""
+        follows_flag = before.startswith("-") and _is_secretive(before) and not argument.startswith("-")
+        joined = _JOINED.fullmatch(argument)
+        is_value = (follows_flag and len(argument) >= _SHORTEST) or (
+            joined is not None and _is_secretive(joined[1]) and len(joined[2]) >= _SHORTEST
+        )
+        if is_value or _PASSWORD_IN_URL.search(argument) or any(map(_is_secretive, names_in(argument))):
+            yield index
+
+
+def _is_secretive(name: str) -> bool:
+    """Say whether a name of a flag or variable, in any spelling, ends as names of secrets do."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name.lstrip("-"))
+    return _NAME.fullmatch(re.sub(r"[_.]", "-", words).lower()) is not None

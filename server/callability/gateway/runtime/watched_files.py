@@ -1,4 +1,11 @@
-"""The gateway's two files, watched: an edit is applied whole or not at all (A.7)."""
+"""The gateway's two files, watched: an edit is applied whole or not at all (A.7).
+
+Compares the labels of the config with the policy, again whenever either of them changes.
+
+Warnings about names in the config and the approvals that no server or tool has.
+
+Records the forms in which tools are first listed, for servers with `trust: first_use`: a later change locks them.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +13,170 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from callability import document
-from callability.finding import Finding, Severity, has_errors, in_order, line
+from callability.adapter import DeclaredInputs, NotPublished
+from callability.client import PolicyUnavailable
+from callability.contract.finding import Finding, Severity, has_errors, in_order, line, listed, shown
+from callability.contract.vocabulary import MAX_BYTES, byte_length, is_plain
+from callability.files import document
+from callability.files.editing import EditRefused, Tree, rewrite
+from callability.files.watching import LOOK_SECONDS, looks
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
-from callability.gateway.observability.file_status import FileStatus
-from callability.gateway.observability.metrics import Metrics
-from callability.gateway.runtime.label_check import LabelCheck
-from callability.watching import LOOK_SECONDS, looks
+from callability.gateway.config.approvals import Definitions, approved_part
+from callability.gateway.config.checks import has_labels, label_findings
+from callability.gateway.observability import FileStatus, Metrics
+from callability.gateway.policy_client import GET_SECONDS, PolicyClient
+from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool
+from callability.process.logs import fields
 
+RETRY_SECONDS = 10.0
+"""How long to wait before a service that gave no answer is asked again, unless it answers another call first."""
 _logger = logging.getLogger(__name__)
+
+
+class LabelCheck:
+    """Compares the labels of the current config with the latest policy; use it in one event loop.
+
+    Its findings are for operators: they go to the log and the metrics, and not to agents (FR-007).
+    """
+
+    def __init__(self, policy: PolicyClient, metrics: Metrics) -> None:
+        self._policy = policy
+        self._metrics = metrics
+        self.edition = 0
+        """Grows whenever the policy is read: what was refused earlier may be accepted now."""
+        self._declared: DeclaredInputs | None = None
+        self._seen = ""
+        self._config: Config | None = None
+        self._logged: tuple[Finding, ...] = ()
+        self._failed = False
+        self._wanted = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self, config: Config) -> None:
+        """Ask for the policy before anything is started.
+
+        Raises:
+            ConfigRefused: the config has `strict_labels`, and labels that are not declared or cannot be checked.
+        """
+        await self._read()
+        found = self.findings(config)
+        if has_errors(found):
+            raise ConfigRefused(found)
+
+    def findings(self, config: Config) -> tuple[Finding, ...]:
+        """Return the findings about the labels of a config, by the latest policy; callable from any thread."""
+        return label_findings(config, self._declared, answered=not self._failed)
+
+    def apply(self, config: Config) -> None:
+        """Apply a config that has come into effect: count its findings, and log them if they have changed."""
+        self._config = config
+        found = self.findings(config)
+        checked = self._declared is not None
+        self._metrics.labels_compared(len(found) if checked else 0, checked=checked or not has_labels(config))
+        if self._failed:
+            self._run()
+        if found == self._logged:
+            return
+        self._logged = found
+        for finding in found:
+            _logger.log(logging.ERROR if has_errors((finding,)) else logging.WARNING, "%s", line(finding))
+        if has_errors(found):
+            _logger.error("the labels of the config do not match the policy; the gateway keeps running with both")
+
+    def answered(self, revision: str) -> None:
+        """Compare again if an answer comes from another revision of the policy."""
+        if revision and revision != self._seen:
+            self._seen = revision
+            self.look()
+
+    def look(self) -> None:
+        """Ask for the policy and compare again, in a task of its own."""
+        self._wanted.set()
+        self._run()
+
+    def _run(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look(), name="comparing labels")
+
+    async def close(self) -> None:
+        """End a comparison that is under way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while self._wanted.is_set() or self._failed:
+            if self._failed:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wanted.wait(), RETRY_SECONDS)
+            self._wanted.clear()
+            await self._read()
+        if self._config is not None:
+            self.apply(self._config)
+
+    async def _read(self) -> None:
+        try:
+            policy = await self._policy.get_policy(GET_SECONDS)
+            declared: DeclaredInputs | None = DeclaredInputs.of(policy)
+        except PolicyUnavailable:
+            self._failed = True
+            return
+        except NotPublished:
+            declared = None
+        self._failed = False
+        self.edition += 1
+        self._declared, self._seen = declared, policy.revision
+
+
+class NameWarnings:
+    """Logs each sentence once for as long as the gateway runs."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def about_servers(self, config: Config, approvals: Approvals) -> None:
+        """Warn of approval records for servers that the config lacks, and note the servers that are disabled."""
+        for server in approvals.records:
+            if server not in config.servers and server not in config.catalog:
+                self._warn(f"the approvals have records of server {shown(server)}, which is not in the config")
+        for name, server_config in config.servers.items():
+            if not server_config.enabled:
+                self._log(f"`{name}` is switched off in the config, and is not connected", logging.INFO)
+
+    async def about(self, upstream: Upstream, config: Config, approvals: Approvals) -> None:
+        """Wait for the tools of a server, and warn of entries in its two lists and of records that no tool matches
+        (A.2), and of tools whose names cannot be called.
+        """
+        try:
+            await upstream.opened()
+        except UpstreamError:
+            return
+        names = {tool.name for tool in upstream.tools}
+        for finding in config.unmatched(upstream.name, names):
+            self._warn(str(finding))
+        for tool in approvals.tools(upstream.name):
+            if tool not in names:
+                self._warn(f"the approval record of {shown(tool)} matches no tool of server `{upstream.name}`")
+        uncallable = sum(not 0 < byte_length(name) <= MAX_BYTES for name in names)
+        if uncallable:
+            self._warn(
+                f"`{upstream.name}` lists tools that cannot be called: names that are empty or have more than"
+                f" {MAX_BYTES} bytes: {uncallable:,}"
+            )
+
+    def _warn(self, sentence: str) -> None:
+        self._log(sentence, logging.WARNING)
+
+    def _log(self, sentence: str, level: int) -> None:
+        if sentence not in self._logged:
+            self._logged.add(sentence)
+            _logger.log(level, "%s", sentence)
+
+
 _UNKNOWN = "unknown"
 """The digest of no file: whatever is read next is an edit."""
 
@@ -232,3 +391,108 @@ def _log(findings: Iterable[Finding], *, refusing: bool) -> None:
             _logger.error("%s", line(replace(finding, severity=Severity.ERROR)))
         else:
             _logger.warning("%s", line(finding))
+
+
+MAX_RECORDS = 256
+"""Records of one server beyond which no other is added: a server that lists new names must not fill the file."""
+_Forms = dict[str, tuple[UpstreamTool, ...]]
+"""Tools without a recorded form, by their server."""
+
+
+class FirstForms:
+    """Writes records, several servers at once; `apply` applies the edit of the approvals that this is."""
+
+    def __init__(self, files: Files, apply: Callable[[Edit], None]) -> None:
+        self._files = files
+        self._apply = apply
+        self._wanted: _Forms = {}
+        self._writing: asyncio.Task[None] | None = None
+        self._crowded: set[str] = set()
+
+    async def record(self, server: str, tools: Iterable[UpstreamTool]) -> None:
+        """Record the tools that have no form yet, and return when the records are in effect; a failure is logged.
+
+        A tool with an odd name, and one too many of a server, waits for a review.
+        """
+        config = self._files.config
+        if server not in config.names or config.server(server).trust != "first_use":
+            return
+        approvals = self._files.approvals
+        missing = _without_form(approvals, server, tools)
+        opened = [tool for tool in missing if approvals.record(server, tool.name) is not None]
+        new = [tool for tool in missing if approvals.record(server, tool.name) is None]
+        room = max(0, MAX_RECORDS - len(approvals.tools(server)))
+        if len(new) > room:
+            self._report_crowd(server)
+        if not opened and not new[:room]:
+            return
+        self._wanted[server] = (*opened, *new[:room])
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write(), name="recording first forms")
+        # The deadline of one opening must not end what is written for other servers.
+        await asyncio.shield(self._writing)
+
+    async def close(self) -> None:
+        """Wait until every record that was started is written."""
+        if self._writing is not None:
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    async def _write(self) -> None:
+        while self._wanted:
+            wanted, self._wanted = self._wanted, {}
+            path = self._files.approvals_path(self._files.config)
+            try:
+                if path is not None:
+                    await asyncio.to_thread(_record, path, wanted)
+                edit = await self._files.look()
+                if edit is not None:
+                    self._apply(edit)
+            except (OSError, EditRefused, document.Refused) as error:
+                _report_failure(wanted, error)
+
+    def _report_crowd(self, server: str) -> None:
+        if server not in self._crowded:
+            self._crowded.add(server)
+            words = "`%s` lists tools beyond the %d that are recorded of a server: the others wait for a review"
+            _logger.warning(words, server, MAX_RECORDS, extra=fields(server=server))
+
+
+def _report_failure(servers: Iterable[str], error: Exception) -> None:
+    words = "the tools that %s lists for the first time cannot be recorded, and wait for a review: %s"
+    why = (error.strerror or "error").lower() if isinstance(error, OSError) else str(error)
+    _logger.error(words, listed(servers), why)
+
+
+def _without_form(approvals: Approvals, server: str, tools: Iterable[UpstreamTool]) -> list[UpstreamTool]:
+    """Return the tools with plain names that have no record, or one without a form; nothing of unreadable approvals."""
+    missing: dict[str, UpstreamTool] = {}
+    for tool in tools if approvals.readable else ():
+        record = approvals.record(server, tool.name)
+        if is_plain(tool.name) and (record is None or record.is_open):
+            # If a name is listed twice, the first one counts.
+            missing.setdefault(tool.name, tool)
+    return [*missing.values()]
+
+
+def _record(path: Path, wanted: _Forms) -> None:
+    """Record forms in an approvals file, unless somebody decided about a tool meanwhile.
+
+    Raises:
+        OSError: the file, or a definition beside it, cannot be written.
+        EditRefused, document.Refused: the file is not what it should be.
+    """
+    definitions = Definitions.beside(path)
+    for tool in (tool for tools in wanted.values() for tool in tools):
+        if tool.definition is not None:
+            definitions.keep(tool.fingerprint.current, approved_part(tool.definition))
+
+    def tree() -> Tree:
+        approvals = load_approvals(path)
+        missing = {server: _without_form(approvals, server, tools) for server, tools in wanted.items()}
+        return {
+            server: {tool.name: {"sha256": tool.fingerprint.current} for tool in tools}
+            for server, tools in missing.items()
+            if tools
+        }
+
+    rewrite(path, tree)

@@ -19,9 +19,14 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callability.gateway.config import HttpConfig
-from callability.gateway.serving.http_agents import HttpAgents, TooManyRequests
 from callability.gateway.serving.http_connections import ABORT
-from callability.gateway.serving.http_sessions import SESSION, HttpSessions, TooManySessions
+from callability.gateway.serving.http_sessions import (
+    SESSION,
+    HttpAgents,
+    HttpSessions,
+    TooManyRequests,
+    TooManySessions,
+)
 
 PIECE_BYTES = 65_536
 """Bytes of an answer that are given to a connection at once."""

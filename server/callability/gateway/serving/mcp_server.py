@@ -1,31 +1,213 @@
-"""The gateway as an MCP server: one factory for both transports, for every revision that the library supports."""
+"""The gateway as an MCP server: one factory for both transports, for every revision that the library supports.
+
+Dialogs in the agent's session, through elicitation: whether it can show one, and how, in both revisions of MCP.
+
+Passes the progress of a call on from the upstream to the agent that requested it.
+
+Writes the answer of an upstream as it came: the library would leave out nulls and what MCP does not define.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
+from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import NoBackChannelError
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
+    ElicitationCapability,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
 )
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 from starlette.requests import HTTPConnection
 
-from callability import __version__, request_context
-from callability.gateway.agents.router import AgentRouter
-from callability.gateway.serving.as_it_came import as_it_came, noted
-from callability.gateway.serving.elicitation import SessionDialogs
+from callability import __version__
+from callability.gateway.agents import AgentRouter
+from callability.gateway.catalog import ConsentAnswer, ConsentRequest
 from callability.gateway.serving.http_sessions import SESSION
-from callability.gateway.serving.progress import progress_of
 from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.upstream import PassedOn
+from callability.process import logs
+
+KEY = "authorization"
+"""The key of the request and its answer in MCP 2026-07-28."""
+_NOTHING = {"type": "object", "properties": {}}
+_logger = logging.getLogger(__name__)
+
+
+class SessionDialogs:
+    """Asks the user of the agent that made the current call."""
+
+    def __init__(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> None:
+        self._context = context
+        self._params = params
+        capabilities = context.session.client_capabilities
+        self._elicitation = capabilities.elicitation if capabilities else None
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the session can show a dialog."""
+        return self._elicitation is not None and (self.asks_by_returning or self._context.session.can_send_request)
+
+    @property
+    def asks_by_returning(self) -> bool:
+        """Whether the request is returned as the result of the call, as in MCP 2026-07-28."""
+        return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def consent_id(self) -> str:
+        """The id of the request that the call answers; empty if it answers none."""
+        return self._params.request_state or ""
+
+    @property
+    def answer(self) -> ConsentAnswer | None:
+        """What the user did with that request; None if the call answers none."""
+        given = (self._params.input_responses or {}).get(KEY)
+        return _consent_of(given) if isinstance(given, ElicitResult) else None
+
+    def returned(self, question: ConsentRequest) -> InputRequiredResult:
+        """Return the result that requests consent."""
+        return InputRequiredResult(
+            input_requests={KEY: ElicitRequest(params=_params(self._elicitation, question))}, request_state=question.id
+        )
+
+    async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
+        """Show the dialog, and return what the user did, or None if it could not be shown."""
+        session, call = self._context.session, self._context.request_id
+        params = _params(self._elicitation, question)
+        try:
+            if isinstance(params, ElicitRequestURLParams):
+                result = await session.elicit_url(params.message, params.url, question.id, related_request_id=call)
+            else:
+                result = await session.elicit_form(params.message, params.requested_schema, related_request_id=call)
+        except (MCPError, NoBackChannelError, ValidationError) as error:
+            _logger.warning("an agent that can show dialogs did not show one: %s", type(error).__name__)
+            return None
+        return _consent_of(result)
+
+
+def _params(
+    capability: ElicitationCapability | None, question: ConsentRequest
+) -> ElicitRequestURLParams | ElicitRequestFormParams:
+    """Return the dialog: one that opens the page by itself, if the client supports that."""
+    message = f"The MCP server `{question.server}` needs your authorization, on a page of its provider."
+    if capability is not None and capability.url is not None:
+        return ElicitRequestURLParams(message=message, url=question.url, elicitation_id=question.id)
+    message = f"{message} Open it in a browser on the machine of the gateway, and accept here: {question.url}"
+    return ElicitRequestFormParams(message=message, requested_schema=_NOTHING)
+
+
+def _consent_of(result: ElicitResult) -> ConsentAnswer:
+    """Return the answer; a dialog that was closed without one is a decline, so that nobody is asked twice (E-2)."""
+    return ConsentAnswer.ACCEPTED if result.action == "accept" else ConsentAnswer.DECLINED
+
+
+MAX_WAITING = 32
+"""How many reports of a call wait for an agent that does not read; the oldest goes first."""
+MAX_WAITING_CHARACTERS = 1_000_000
+"""How many characters their messages have together; the latest report waits whatever its length."""
+DELIVERY_SECONDS = 5.0
+"""How long an answer waits for the reports before it."""
+
+_Report = tuple[float, float | None, str | None]
+
+
+@asynccontextmanager
+async def progress_of(context: ServerRequestContext[Any], *, wanted: bool) -> AsyncIterator[ProgressFnT | None]:
+    """Yield what takes the progress of a call, or None if the agent wants none.
+
+    Progress is passed on in order; what comes before the answer is passed on before it, and nothing after it. An agent
+    that reads more slowly than the upstream reports gets the latest reports only.
+    """
+    if not wanted:
+        yield None
+        return
+    turn, waiting, answered = asyncio.Lock(), deque[_Report](), False
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        waiting.append((progress, total, message))
+        _drop_oldest(waiting)
+        # The library runs a task for each report: one of them sends, and the others must not pile up behind it.
+        if turn.locked():
+            return
+        async with turn:
+            while waiting and not answered:
+                await context.session.report_progress(*waiting.popleft())
+
+    try:
+        yield report
+    finally:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DELIVERY_SECONDS), turn:
+                pass
+        answered = True
+
+
+def _drop_oldest(waiting: deque[_Report]) -> None:
+    while len(waiting) > MAX_WAITING or (
+        len(waiting) > 1 and sum(len(message or "") for _, _, message in waiting) > MAX_WAITING_CHARACTERS
+    ):
+        waiting.popleft()
+
+
+_ANSWER: ContextVar[PassedOn | None] = ContextVar("answer", default=None)
+
+
+def noted(answer: CallToolResult) -> CallToolResult:
+    """Note the answer to the current request if it is an upstream's, and return what the library writes around it."""
+    if not isinstance(answer, PassedOn):
+        return answer
+    _ANSWER.set(answer)
+    return CallToolResult(content=[], is_error=answer.is_error)
+
+
+async def as_it_came(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """Write the answer that was noted, with what the protocol adds to it."""
+    if ctx.method != "tools/call":
+        return await call_next(ctx)
+    outer = _ANSWER.set(None)
+    try:
+        envelope = await call_next(ctx)
+        answer = _ANSWER.get()
+    finally:
+        _ANSWER.reset(outer)
+    if answer is None or not isinstance(envelope, dict):
+        return envelope
+    wire = answer.wire if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _for_earlier(answer.wire)
+    meta = {**wire.get("_meta", {}), **envelope.get("_meta", {})}
+    return {**envelope, **wire, **({"_meta": meta} if meta else {})}
+
+
+def _for_earlier(wire: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer as a client of an earlier revision reads it, in which only an object is structured content."""
+    structured = wire.get("structuredContent", {})
+    if isinstance(structured, dict):
+        return wire
+    kept = {name: value for name, value in wire.items() if name != "structuredContent"}
+    text = {"type": "text", "text": json.dumps(structured, ensure_ascii=False)}
+    return {**kept, "content": kept["content"] or [text]}
+
 
 INSTRUCTIONS = (
     "Find tools with `retrieve_tools` and call them with `call_tool`. Before you tell a user that something is not"
@@ -56,7 +238,7 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
     async def on_call_tool(
         context: ServerRequestContext[Any], params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        return await _answer(router.gateway_for_request(agent), context, params)
+        return await _answer_call(router.gateway_for_request(agent), context, params)
 
     async def on_subscriptions_listen(
         context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
@@ -85,7 +267,7 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
 
 async def _identified(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
     """Answer a request under the id that its HTTP header gives, or a new one; no answer has it (FR-002)."""
-    with request_context.request_id(_headers(ctx).get(request_context.REQUEST_ID)):
+    with logs.request_id(_headers(ctx).get(logs.REQUEST_ID)):
         return await call_next(ctx)
 
 
@@ -94,7 +276,7 @@ def _headers(ctx: ServerRequestContext[Any]) -> Mapping[str, str]:
     return ctx.request.headers if isinstance(ctx.request, HTTPConnection) else {}
 
 
-async def _answer(
+async def _answer_call(
     gateway: Gateway, context: ServerRequestContext[Any], params: CallToolRequestParams
 ) -> CallToolResult | InputRequiredResult:
     meta = dict(params.meta or {})

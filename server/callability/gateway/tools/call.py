@@ -11,18 +11,13 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult
 
 from callability.adapter import InvalidArgument, Phrases, error_result, rejection, unknown_tool
-from callability.gateway.inventory.inventory import Inventory, KnownServer
+from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, byte_length
+from callability.gateway.inventory import Inventory, KnownServer
 from callability.gateway.loading import Loads
-from callability.gateway.observability.call_log import logged
-from callability.gateway.observability.metrics import Metrics
-from callability.gateway.tools.arguments import text_of, undeclared
-from callability.gateway.tools.decisions import Decisions
-from callability.gateway.tools.remedies import Commands
-from callability.gateway.tools.result import Result
+from callability.gateway.observability import Metrics, logged
+from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
-from callability.tool_name import MAX_BYTES, byte_length
 from callability.v1.callability_service_pb2 import CheckToolResponse
-from callability.vocabulary import EDIT_LABELS
 
 LOOKS = 3
 """How often a tool is judged again because its server lists other tools meanwhile, or because an edit was applied."""

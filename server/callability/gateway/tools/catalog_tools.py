@@ -1,4 +1,7 @@
-"""The gateway's tools about the catalog: `search_servers`, `enable_server` and `disable_server` (spec C)."""
+"""The gateway's tools about the catalog: `search_servers`, `enable_server` and `disable_server` (spec C).
+
+How the caller of a tool can ask its user for consent.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,61 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import InputRequiredResult
 
 from callability.adapter import InvalidArgument, checked_limit, enable_result, error_result, tool_result
-from callability.finding import shown
-from callability.gateway.catalog import Catalog, ConsentRequest, EnableOutcome, Switch, SwitchState
-from callability.gateway.inventory.index_cache import Indexes
-from callability.gateway.inventory.inventory import Inventory
-from callability.gateway.inventory.tool_index import SearchDocument
+from callability.contract.finding import shown
+from callability.contract.vocabulary import EnableEnd
+from callability.gateway.catalog import (
+    Asker,
+    Catalog,
+    ConsentAnswer,
+    ConsentRequest,
+    EnableOutcome,
+    Switch,
+    SwitchState,
+)
+from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
-from callability.gateway.tools.arguments import text_of, undeclared
-from callability.gateway.tools.decisions import Decisions
-from callability.gateway.tools.dialogs import Dialogs
-from callability.gateway.tools.remedies import Commands
-from callability.gateway.tools.result import Result
+from callability.gateway.tool_index import Indexes, SearchDocument
+from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
 from callability.gateway.upstream import UpstreamError
-from callability.vocabulary import EnableEnd
+
+
+class Dialogs(Asker, Protocol):
+    """How the caller of a tool can ask its user, and what it was answered."""
+
+    @property
+    def consent_id(self) -> str:
+        """The id of the request that the call answers; empty if it answers none."""
+
+    @property
+    def answer(self) -> ConsentAnswer | None:
+        """What the user did with that request."""
+
+    def returned(self, question: ConsentRequest) -> InputRequiredResult:
+        """Return the result that requests consent."""
+
+
+class NoDialogs:
+    """A caller without a user who could be asked."""
+
+    can_ask = False
+    asks_by_returning = False
+    consent_id = ""
+    answer: ConsentAnswer | None = None
+
+    def returned(self, question: ConsentRequest) -> InputRequiredResult:
+        """Never called: a caller that cannot ask gets no request."""
+        raise NotImplementedError(question.server)
+
+    async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
+        """Ask nobody."""
+        return None
+
 
 PROGRESS_SECONDS = 5.0
 """How often an agent that waits for an enable gets a progress report."""

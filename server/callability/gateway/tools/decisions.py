@@ -1,22 +1,163 @@
-"""The policy's decisions about the tools that an agent may see."""
+"""The policy's decisions about the tools that an agent may see.
+
+What the gateway's users can do about a status: the command that lifts it.
+
+Checks the arguments of a call, which the MCP library passes on unchecked.
+
+The answer of one of the gateway's own tools.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from callability.adapter import Judgement, tool_counts
+from callability.adapter import InvalidArgument, Judgement, Phrases, tool_counts
 from callability.client.judgements import Judgements
-from callability.gateway.config import AgentConfig
-from callability.gateway.inventory.agent import agent_message
-from callability.gateway.inventory.inventory import KnownServer
-from callability.gateway.observability.unread_facts import UnreadFacts
-from callability.gateway.policy_client.policy_client import PolicyClient
-from callability.tool_name import MAX_BYTES, byte_length
+from callability.contract.finding import did_you_mean, shown
+from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, NO_LABEL, byte_length, is_plain, unrecordable
+from callability.gateway.config import AgentConfig, is_found_without_option
+from callability.gateway.inventory import KnownServer, agent_message
+from callability.gateway.observability import UnreadFacts
+from callability.gateway.policy_client import PolicyClient
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.v1.callability_service_pb2 import FactChange
-from callability.vocabulary import EDIT_LABELS
+
+_SERVER, _TOOL, _AGENT = "SERVER", "TOOL", "AGENT"
+_LOG = "check the gateway's log"
+_MEANINGS = {
+    (_SERVER,): " (SERVER: the server's name)",
+    (_TOOL,): " (TOOL: the tool's name without its server)",
+    (_SERVER, _TOOL): " (SERVER: the server's name; TOOL: the tool's name without it)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The action phrases of a gateway: verb phrases in the infinitive, with commands that a person can run."""
+
+    config: Path
+    approvals: Path | None
+    """The approvals file, if an option names it."""
+    catalog: frozenset[str] = frozenset()
+    """The servers that are in the catalog of the config, of those that the reader may see."""
+    is_default: bool = False
+    """Whether commands find the config by themselves."""
+
+    def about(self, server: str, tool: str = "", *, labels: Sequence[FactChange] = (), agent: str = "") -> Phrases:
+        """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd.
+
+        `labels` are the changes of labels that lift the lock of the tool for an `agent`, if they are known.
+        """
+        names = (server if is_plain(server) else _SERVER, tool if is_plain(tool) else _TOOL)
+        found = self._phrases(*names, _meaning(*names[:1]), _meaning(*(names if tool else names[:1])))
+        if tool and unrecordable(tool):
+            # The command would refuse it: no file gets a record for such a name.
+            exclude = f"have the operator exclude the tool by `enabled_tools` or `disabled_tools` in {self._config}"
+            found = {**found, "approve_tool": f"{exclude}: a tool with such a name cannot be approved"}
+        if not labels:
+            return found
+        changes = " and ".join(_label_change(change, names[1], agent) for change in labels)
+        return {**found, EDIT_LABELS.name: f"{changes} in {self._config}"}
+
+    def about_any(self) -> Phrases:
+        """Return the phrases about any tool: SERVER and TOOL stand for the names that are listed beside them."""
+        return self._phrases(_SERVER, _TOOL)
+
+    def _phrases(self, server: str, tool: str, of_server: str = "", of_tool: str = "") -> Phrases:
+        config = self._config
+        entry = "its config entry" if self.is_default else f"its entry in {config}"
+        enable = f"{self._command('servers', 'enable', server)}{of_server}"
+        show, release = self._command("approvals", "show", server), self._command("servers", "release", server)
+        # No command connects a server of the catalog: its agents do.
+        again = "enable it again"
+        if server not in self.catalog:
+            again = f"run {enable}"
+        return {
+            "enable_server": f"run {enable}",
+            "edit_config": f"edit `enabled_tools` or `disabled_tools` in {config}",
+            "release_server": f"review it: run {show}, then {release}{of_server}",
+            "enable_tool": f"run {self._command('approvals', 'enable', server, tool)}{of_tool}",
+            "approve_tool": f"run {self._command('approvals', 'approve', server, tool)}{of_tool}",
+            "check_logs": _LOG,
+            "edit_labels": f"edit `labels` or `tool_labels` in {config}",
+            "edit_policy": "edit the policy that the gateway was started with",
+            "grant_access": f"grant access at the server or correct {entry}, then {again}",
+            "check_server": f"{_LOG}, fix the server or {entry}, then {again}",
+        }
+
+    @property
+    def _config(self) -> str:
+        return "the gateway's config" if self.is_default else f"`{self.config}`"
+
+    def _command(self, noun: str, verb: str, *names: str) -> str:
+        options: tuple[str, ...] = () if self.is_default else ("--config", str(self.config))
+        if self.approvals is not None and noun == "approvals":
+            options += ("--approvals", str(self.approvals))
+        # A name that begins with a hyphen would be taken for an option; what is put in a name's place may be one.
+        behind = any(name.startswith("-") or name in {_SERVER, _TOOL} for name in names)
+        words = (*options, "--", *names) if behind else (*names, *options)
+        return f"`{shlex.join(('callability', noun, verb, *words))}`"
+
+
+def _label_change(change: FactChange, tool: str, agent: str) -> str:
+    """Say how to change a label of a server, a tool or an agent, such as `server.label.environment`, in the config."""
+    subject, _, key = change.fact.partition(".label.")
+    label = f"`tool_labels.{tool}.{key}`" if subject == "tool" else f"`labels.{key}`"
+    if subject == "agent":
+        label = f"`agents.{agent or _AGENT}.labels.{key}`"
+    values = " or ".join(f"`{value}`" for value in change.wanted_values if value != NO_LABEL)
+    if not values:
+        return f"remove {label}"
+    return f"set {label} to {values}" + (" or remove it" if NO_LABEL in change.wanted_values else "")
+
+
+def _meaning(*names: str) -> str:
+    """Say what the words stand for that are in the place of names."""
+    return _MEANINGS.get(tuple(name for name in names if name in {_SERVER, _TOOL}), "")
+
+
+def phrases(config: Path, approvals: Path | None, catalog: Iterable[str] = ()) -> Commands:
+    """Return the phrases for a config, and the approvals file that was given beside it; they hold in any directory."""
+    config = config.absolute()
+    given = approvals.absolute() if approvals else None
+    return Commands(config, given, frozenset(catalog), is_default=is_found_without_option(config))
+
+
+def undeclared(arguments: Mapping[str, Any], *declared: str) -> None:
+    """Refuse arguments that the schema does not have: a misspelt one would be ignored without a word.
+
+    Raises:
+        InvalidArgument: there is one.
+    """
+    for name in arguments:
+        if name not in declared:
+            hint = did_you_mean(name[:128], declared)
+            raise InvalidArgument(f"there is no argument {shown(name)} ({hint})")
+
+
+def text_of(arguments: Mapping[str, Any], name: str, *, default: str | None = None) -> str:
+    """Return an argument that is text and not empty.
+
+    Raises:
+        InvalidArgument: it is missing, empty or no text.
+    """
+    value = arguments.get(name)
+    value = default if value is None else value
+    if not isinstance(value, str) or not value:
+        raise InvalidArgument(
+            f"`{name}` must be text, and is {'empty or not given' if not value else 'something else'}"
+        )
+    return value
+
+
+Result = dict[str, Any]
+"""An MCP `CallToolResult` as JSON."""
 
 
 class Decisions:

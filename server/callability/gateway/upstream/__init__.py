@@ -3,9 +3,9 @@
 from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
-from callability.gateway.upstream.passed_on import PassedOn
+from callability.gateway.upstream.listing import UpstreamTool, Witness, unwitnessed
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, target_of
-from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
+from callability.gateway.upstream.tool_call import PassedOn
 from callability.gateway.upstream.upstream import REST_SECONDS, Upstream
 
 __all__ = [

@@ -1,51 +1,155 @@
-"""One connection to an upstream: a single task opens, holds and closes it, and calls come from any task."""
+"""One connection to an upstream: a single task opens, holds and closes it, and calls come from any task.
+
+Explains why an opening failed, from the errors that ended it, if the transport has no better explanation.
+
+Distinguishes a child that hangs from one that works quietly: it is sent a ping.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Literal
 
 import anyio
+import httpx2
 from mcp import Client, ClientSession, MCPError
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import CallToolResult, Implementation
+from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, UNSUPPORTED_PROTOCOL_VERSION, CallToolResult, Implementation
 from pydantic import ValidationError
 
-from callability.gateway.upstream.deadline import CallDeadline
-from callability.gateway.upstream.exchange import EXCHANGE, PROBE, Exchange
+from callability.contract.vocabulary import LoadFailure, LoadPhase
 from callability.gateway.upstream.failure import (
     MAY_HAVE_RUN,
     MESSAGE_BYTES,
+    NOT_MCP,
     NOT_SENT,
     TOO_LONG,
     Failure,
+    ListFault,
     UpstreamError,
     UpstreamRefusal,
     ending_of,
+    few_of,
 )
 from callability.gateway.upstream.http_client import HttpClient
-from callability.gateway.upstream.http_response import SESSION_LOST
-from callability.gateway.upstream.incoming import WholeResult, filtered
-from callability.gateway.upstream.list_fault import few_of
-from callability.gateway.upstream.listing import Listing
-from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
-from callability.gateway.upstream.passed_on import PassedOn
-from callability.gateway.upstream.secrets import Secrets
-from callability.gateway.upstream.silence import Silence
-from callability.gateway.upstream.stdio_transport import StdioTransport, only_garbage
-from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
-from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
-from callability.gateway.upstream.tool_call import CallReport, answer_failure, call_request
-from callability.gateway.upstream.transport_failure import is_pool_full
-from callability.log_output import fields
-from callability.vocabulary import LoadFailure, LoadPhase
+from callability.gateway.upstream.http_response import SESSION_LOST, is_pool_full, transport_failure
+from callability.gateway.upstream.listing import EndlessListError, Listing, UpstreamTool, Witness, unwitnessed
+from callability.gateway.upstream.messages import EXCHANGE, PROBE, CallDeadline, Exchange, WholeResult, filtered
+from callability.gateway.upstream.stdio import StdioTransport, only_garbage
+from callability.gateway.upstream.target import HttpTarget, Secrets, StdioTarget, Target, Unreachable
+from callability.gateway.upstream.tool_call import CallReport, PassedOn, answer_failure, call_request
+from callability.process.logs import fields
+
+_SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"
+_FIRST_ERROR = 400
+_SELF_EXPLANATORY = (httpx2.HTTPError, httpx2.InvalidURL, MCPError, ValidationError, EndlessListError)
+
+
+def opening_failure(error: BaseException, status: int | None = None) -> Failure:
+    """Return a failure for each leaf of a group; `status` is the HTTP status with which the last answer came."""
+    return Failure.together(_failure(leaf, status) for leaf in _leaves(error))
+
+
+def is_too_long(error: BaseException) -> bool:
+    """Say whether a message was refused for its length: by the stdio transport, or in an event stream by the SDK."""
+    if not isinstance(error, MCPError):
+        return False
+    return error.data is TOO_LONG or (error.code == CONNECTION_CLOSED and _SDK_TOO_LONG in error.message)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of a group; an error that says nothing is replaced by its cause."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    elif error.__cause__ is not None and not isinstance(error, _SELF_EXPLANATORY):
+        yield from _leaves(error.__cause__)
+    else:
+        yield error
+
+
+def _failure(error: BaseException, status: int | None) -> Failure:
+    if isinstance(error, (httpx2.HTTPError, httpx2.InvalidURL)):
+        return transport_failure(error)
+    if is_too_long(error):
+        return TOO_LONG
+    if isinstance(error, ListFault):
+        return error.failure
+    code = error.code if isinstance(error, MCPError) else None
+    words, kind, phase = "could not be connected", LoadFailure.OTHER, None
+    if isinstance(error, EndlessListError):
+        words = str(error)
+    elif isinstance(error, ValidationError) or code == PARSE_ERROR:
+        words, kind, phase = NOT_MCP, LoadFailure.NOT_MCP, LoadPhase.RESPONSE
+    # The SDK raises RuntimeError for a handshake that names a version it does not know.
+    elif isinstance(error, RuntimeError) or code == UNSUPPORTED_PROTOCOL_VERSION:
+        words = "speaks no version of MCP that this gateway speaks"
+    elif code is not None:
+        words, phase = f"answered the opening with JSON-RPC error {code}", LoadPhase.RESPONSE
+        if status is not None and status >= _FIRST_ERROR:
+            return Failure(words, type(error).__name__, status=status, kind=LoadFailure.HTTP_STATUS, phase=phase)
+    return Failure(words, exception=type(error).__name__, kind=kind, phase=phase)
+
+
+PING_SECONDS = 3
+"""How long a child has for the answer to a ping, after a call during which it wrote nothing."""
+
+
+class Silence:
+    """Pings a child that wrote nothing during a call; `hangs` gets the failure of that call if it still does not.
+
+    Calls in the same silence share one ping.
+    """
+
+    def __init__(self, child: StdioTransport, hangs: Callable[[Failure], None]) -> None:
+        self._child = child
+        self._hangs = hangs
+        self._silent_since = -1
+        self._failures: asyncio.Queue[tuple[int, Failure]] = asyncio.Queue()
+        self._ended = False
+        self._decided = asyncio.Event()
+        self._decided.set()
+
+    def ask(self, since: int, failure: Failure) -> None:
+        """Have the child pinged if it wrote nothing after `since` messages, when the call began that has failed."""
+        if since == self._child.heard != self._silent_since and not self._ended:
+            self._silent_since = since
+            self._failures.put_nowait((since, failure))
+            self._decided.clear()
+
+    async def decided(self) -> None:
+        """Wait until no ping is under way, or the connection has ended."""
+        await self._decided.wait()
+
+    def end(self) -> None:
+        """Release all who wait; nothing is asked from now on."""
+        self._ended = True
+        self._decided.set()
+
+    async def follow(self, session: ClientSession) -> None:
+        """Ping the child when a call has asked for it, for as long as the connection lasts."""
+        while True:
+            since, failure = await self._failures.get()
+            await _ping(session)
+            if self._child.heard == since:
+                self._hangs(failure)
+            elif self._failures.empty():
+                self._decided.set()
+
+
+async def _ping(session: ClientSession) -> None:
+    """Give a child that works quietly time to say something; that it knows no `ping` is an answer as well."""
+    with suppress(MCPError, ValidationError, TimeoutError):
+        async with asyncio.timeout(PING_SECONDS):
+            await session.send_ping()
+
 
 State = Literal["closed", "connecting", "connected", "failed"]
 

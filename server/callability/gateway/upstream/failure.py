@@ -1,12 +1,21 @@
-"""Why an upstream failed: a sentence in the gateway's own words, and the facts behind it."""
+"""Why an upstream failed: a sentence in the gateway's own words, and the facts behind it.
+
+Reads the tools of a list, and explains what is wrong with one that is not MCP, naming the tool.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from callability.timeout_signature import timed_out_on_the_way
-from callability.vocabulary import LoadFailure, LoadPhase
+from mcp_types import Tool
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from callability.contract.vocabulary import LoadFailure, LoadPhase, timed_out_on_the_way
 
 NOT_SENT = "; the call was not sent"
 MAY_HAVE_RUN = "; the call may have been carried out"
@@ -84,3 +93,160 @@ class UpstreamRefusal(UpstreamError):
         super().__init__(name, Failure(f"refused the call with JSON-RPC error {code}"))
         self.code = code
         self.message = message
+
+
+MOST_NAMED = 5
+"""Tools that one sentence names."""
+MOST_NESTED = 200
+"""Levels of JSON that the SDK reads in one message."""
+_TOOL_LEVEL = 4
+"""Levels down to a tool: the message, its result, the list, the tool."""
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# A string that is not closed takes the rest: otherwise each quote in it would be tried as the beginning of another.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_TOO_DEEP = f"is nested more than {MOST_NESTED} levels deep"
+_DEEP = "callability/deep"
+"""The one member of what stands for a tool that is nested too deeply; its value is the tool's name."""
+_EVENT_END = re.compile(rb"\r?\n\r?\n")
+_DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
+_MOST_LOOKED_AT = 1024 * 1024
+"""Bytes of an answer in which the tool is looked for that is nested too deeply."""
+_DISPENSABLE = {"title": str, "outputSchema": dict}
+"""The members of a tool without which it is as usable, and their types."""
+_READ = ("name", "description", "inputSchema", "annotations", "execution", *_DISPENSABLE)
+"""The members of a tool that are shown, searched, approved or decided by."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadAnswer:
+    """An answer that is no message: the `data` of the error that replaces it, which no upstream can send."""
+
+    text: bytes = field(repr=False)
+
+
+class ListFault(Exception):
+    """The tools cannot be read from the list."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.failure = Failure(words, exception=type(self).__name__, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE)
+
+
+def fault_of_shape(error: ValidationError) -> ListFault:
+    """Return what is wrong with a result that is JSON and no list of tools."""
+    place = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
+    if place[0] == "nextCursor":
+        return ListFault(f"{NOT_MCP}: the `nextCursor` of its list of tools is not text")
+    return ListFault(f"{NOT_MCP}: the result of `tools/list` has no list `tools`")
+
+
+def usable_tool(index: int, given: object) -> Tool | str:
+    """Return a tool with what the gateway shows and decides by; if that cannot be read, what is wrong with it."""
+    if not isinstance(given, dict):
+        return f"{_which(index, None)} is not an object"
+    read = {name: given[name] for name in _READ if name in given}
+    read |= {name: None for name, kind in _DISPENSABLE.items() if not isinstance(read.get(name), kind)}
+    if _DEEP in given:
+        return f"{_which(index, given[_DEEP])} {_TOO_DEEP}"
+    which = _which(index, given.get("name"))
+    try:
+        tool = Tool.model_validate(read, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        wrong = "has no" if first["type"] == "missing" else "has no valid"
+        return f"{which} {wrong} `{'.'.join(map(str, first['loc']))}`"
+    return tool if tool.input_schema.get("type", "object") == "object" else f"{which} has no valid `inputSchema.type`"
+
+
+def misplaced_header(index: int, tool: Tool) -> str:
+    """Return what is wrong with a tool that the SDK leaves out, as MCP demands."""
+    return f"{_which(index, tool.name)} has an `x-mcp-header` that MCP does not allow"
+
+
+def few_of(faults: Sequence[str]) -> str:
+    """Return the first faults in words, and how many more there are."""
+    more = f" and {len(faults) - MOST_NAMED:,} more" if len(faults) > MOST_NAMED else ""
+    return ", ".join(faults[:MOST_NAMED]) + more
+
+
+def fault_of_text(text: bytes) -> ListFault:
+    """Return what is wrong with a text that the SDK cannot read as a message."""
+    for index, element in enumerate(_elements(text[:_MOST_LOOKED_AT].decode("utf-8", "replace"))):
+        if element.is_deep:
+            return ListFault(f"{NOT_MCP}: {_which(index, _value(element.name))} {_TOO_DEEP}")
+    return ListFault(NOT_MCP)
+
+
+def without_deep_tools(text: bytes) -> dict[str, Any] | None:
+    """Return the result in a text that the SDK cannot read because tools are nested too deeply; None if there is none.
+
+    What stands for such a tool is no tool, and `usable_tool` says why.
+    """
+    message = _message_in(text).decode("utf-8", "replace")
+    if len(text) > _MOST_LOOKED_AT:
+        return None
+    kept, end = "", 0
+    for element in _elements(message):
+        if element.is_deep:
+            kept += f"{message[end : element.start]}{{{json.dumps(_DEEP)}:{element.name or 'null'}}}"
+            end = element.end
+    try:
+        read = from_json(kept + message[end:])
+    except ValueError:
+        return None
+    result = read.get("result") if isinstance(read, dict) else None
+    return result if isinstance(result, dict) and isinstance(result.get("tools"), list) else None
+
+
+def _message_in(text: bytes) -> bytes:
+    """Return the message with tools in a body, which is JSON or an event stream."""
+    events = (b"".join(_DATA.findall(event)) for event in _EVENT_END.split(text))
+    return text if text.lstrip().startswith(b"{") else next((event for event in events if b'"tools"' in event), b"")
+
+
+def _which(index: int, name: object) -> str:
+    return f"tool `{name}`" if isinstance(name, str) and _NAME.fullmatch(name) else f"tool number {index + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """An object, or a list, in a list of tools: where it is in the text, its name as JSON, and whether it is nested too
+    deeply.
+    """
+
+    start: int
+    end: int
+    name: str
+    is_deep: bool
+
+
+def _elements(text: str) -> Iterator[_Element]:
+    """Yield what is in a list of tools, of a text that may be nested too deeply for any parser, or cut."""
+    level, start, is_deep = 0, -1, False
+    member = last = name = ""
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in "[{":
+            level += 1
+            if level == _TOOL_LEVEL and member == '"tools"':
+                start, name, is_deep = match.start(), "", False
+            is_deep = is_deep or level > MOST_NESTED
+        elif token in "]}":
+            if level == _TOOL_LEVEL and start >= 0:
+                yield _Element(start, match.end(), name, is_deep)
+                start = -1
+            level -= 1
+        elif level == _TOOL_LEVEL - 2:
+            member = token
+        elif level == _TOOL_LEVEL:
+            name = token if last == '"name"' else name
+            last = token
+    if start >= 0:
+        yield _Element(start, len(text), name, is_deep)
+
+
+def _value(token: str) -> object:
+    try:
+        return json.loads(token)
+    except ValueError:
+        return None

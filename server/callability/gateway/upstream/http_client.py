@@ -1,4 +1,7 @@
-"""An HTTP client for MCP over streamable HTTP that keeps the facts of a failed exchange and the connection alive."""
+"""An HTTP client for MCP over streamable HTTP that keeps the facts of a failed exchange and the connection alive.
+
+Chooses the certificates that are trusted when an upstream is reached over TLS.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,53 @@ import http
 import json
 import logging
 import math
+import os
+import ssl
 import traceback
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import httpx2
 from mcp_types import INTERNAL_ERROR
 
-from callability.address import is_loopback
+from callability.contract.vocabulary import LoadPhase
 from callability.gateway.upstream.authorization import OF_PROVIDER, AuthorizationFailed, NotRenewed
-from callability.gateway.upstream.certificates import trusted
-from callability.gateway.upstream.exchange import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.failure import TOO_LONG, Failure
-from callability.gateway.upstream.handshake import Handshake
-from callability.gateway.upstream.http_response import HurriedStream, judged, note
-from callability.gateway.upstream.limited_body import TooLong, limit_body
-from callability.gateway.upstream.plain_headers import keep_plain_headers, plain_cookies
+from callability.gateway.upstream.http_response import (
+    Handshake,
+    HurriedStream,
+    TooLong,
+    judged,
+    keep_plain_headers,
+    limit_body,
+    note,
+    plain_cookies,
+    transport_failure,
+)
+from callability.gateway.upstream.messages import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.target import HttpTarget
-from callability.gateway.upstream.transport_failure import transport_failure
-from callability.log_output import fields
-from callability.vocabulary import LoadPhase
+from callability.process.address import is_loopback
+from callability.process.logs import fields
+
+FRESH_SECONDS = 5
+"""How long certificates are used before they are read again."""
+
+
+def trusted() -> ssl.SSLContext:
+    """Return what trusts the system's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+
+    Reading them holds up the whole process for 50 ms: connections that are opened at one time share them.
+    """
+    return _read(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"), int(monotonic() / FRESH_SECONDS))
+
+
+@lru_cache(maxsize=1)
+def _read(file: str | None, directory: str | None, time: int) -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
 
 # Until a notification is delivered, the SDK sends nothing else.
 NOTIFICATION_SECONDS = 5

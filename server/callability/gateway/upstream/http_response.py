@@ -1,27 +1,245 @@
-"""Interprets an HTTP response: reads it where reading could fail, and passes on what the SDK can accept."""
+"""Interprets an HTTP response: reads it where reading could fail, and passes on what the SDK can accept.
+
+Limits the body of a response that a library reads whole.
+
+Keeps only those headers of a response that every reader of them can handle.
+
+A server may send any byte but NUL and line breaks. The SDK and the HTTP client copy headers and cookies as ASCII, and
+decode a body with any codec that Python knows: with other bytes, or a codec that is none for text, they raise.
+
+Translates an error of the HTTP client into words and facts.
+
+Closes the socket of a TLS handshake that does not finish.
+"""
 
 from __future__ import annotations
 
 import http
 import json
 import logging
+import re
+import socket
+import ssl
 import time
-from collections.abc import AsyncGenerator
+import urllib.request
+from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import anyio
 import httpx2
+from anyio.abc import AsyncResource
 
-from callability.gateway.upstream.exchange import Exchange
+from callability.contract.vocabulary import LoadFailure, LoadPhase, timed_out_on_the_way
 from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
-from callability.gateway.upstream.limited_body import TooLong
-from callability.gateway.upstream.plain_headers import left_out
-from callability.gateway.upstream.surrogates import PiecesWithoutHalves, without_halves
-from callability.gateway.upstream.transport_failure import ends_connection, transport_failure
-from callability.timeout_signature import timed_out_on_the_way
-from callability.vocabulary import LoadFailure, LoadPhase
+from callability.gateway.upstream.messages import Exchange, PiecesWithoutHalves, without_halves
+
+_ENCODING = "content-encoding"
+
+
+class TooLong(httpx2.RequestError):
+    """A body exceeds `MESSAGE_BYTES`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the body has more than {MESSAGE_BYTES:,} bytes")
+
+
+def limit_body(response: httpx2.Response) -> None:
+    """Let a body be read without its content encoding, and up to `MESSAGE_BYTES`: reading more raises `TooLong`."""
+    headers = {name: value for name, value in response.headers.items() if name == _ENCODING}
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _LimitedStream(httpx2.Response(response.status_code, headers=headers, stream=response.stream))
+    # A few kilobytes can decode to gigabytes, so the decoded body is what is counted.
+    response.headers.pop(_ENCODING, None)
+
+
+class _LimitedStream(httpx2.AsyncByteStream):
+    def __init__(self, encoded: httpx2.Response) -> None:
+        self._encoded = encoded
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        size = 0
+        async for piece in self._encoded.aiter_bytes():
+            size += len(piece)
+            if size > MESSAGE_BYTES:
+                raise TooLong
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._encoded.aclose()
+
+
+_LEFT_OUT = "callability.left_out"
+_PLAIN = re.compile(rb"[\t\x20-\x7e]*")
+
+
+def is_plain(value: bytes) -> bool:
+    """Say whether a header value consists of printable ASCII characters, spaces and tabs."""
+    return _PLAIN.fullmatch(value) is not None
+
+
+async def keep_plain_headers(response: httpx2.Response) -> None:
+    """Leave out headers that are not plain, and the parameters of the content type: MCP is always UTF-8."""
+    headers = [(name, _without_parameters(name, value)) for name, value in response.headers.raw]
+    response.headers = httpx2.Headers([(name, value) for name, value in headers if is_plain(value)])
+    response.extensions[_LEFT_OUT] = frozenset(name.lower() for name, value in headers if not is_plain(value))
+
+
+def left_out(response: httpx2.Response) -> frozenset[bytes]:
+    """Return the names, in lower case, of the headers of a response that were not plain."""
+    names: frozenset[bytes] = response.extensions.get(_LEFT_OUT, frozenset())
+    return names
+
+
+def plain_cookies() -> CookieJar:
+    """Return a cookie jar that takes no cookie that could not be sent back."""
+    return CookieJar(_PlainCookies())
+
+
+def _without_parameters(name: bytes, value: bytes) -> bytes:
+    return value.partition(b";")[0].strip() if name.lower() == b"content-type" else value
+
+
+class _PlainCookies(DefaultCookiePolicy):
+    def set_ok(self, cookie: Cookie, request: urllib.request.Request) -> bool:
+        """Say whether a cookie is taken."""
+        parts = (cookie.name, cookie.value, cookie.path, cookie.domain, cookie.port)
+        return super().set_ok(cookie, request) and all(
+            part is None or (is_plain(part.encode("utf-8", "replace")) and part == part.strip()) for part in parts
+        )
+
+
+_UNSENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.InvalidURL,
+    httpx2.PoolTimeout,
+    httpx2.LocalProtocolError,
+    httpx2.UnsupportedProtocol,
+)
+_Facts = tuple[str, LoadFailure, LoadPhase]
+"""The words of a failure, what failed, and how far it had come."""
+
+_GONE: _Facts = (CLOSED.words, LoadFailure.CLOSED, LoadPhase.REQUEST)
+# A name server that cannot be asked, as on a machine without a network, may know the name later.
+_UNRESOLVED: _Facts = (
+    "could not be reached: its host name could not be looked up for now",
+    LoadFailure.TIMEOUT,
+    LoadPhase.RESOLVE,
+)
+_UNREACHED: _Facts = ("could not be reached", LoadFailure.OTHER, LoadPhase.CONNECT)
+_BY_CAUSE: tuple[tuple[type[Exception], _Facts], ...] = (
+    (
+        ConnectionRefusedError,
+        ("refused the connection (nothing listens there)", LoadFailure.REFUSED, LoadPhase.CONNECT),
+    ),
+    (
+        socket.gaierror,
+        ("could not be reached: its host name was not found", LoadFailure.NAME_NOT_FOUND, LoadPhase.RESOLVE),
+    ),
+    # The peer accepted, and went away in the handshake: that is no fault of its certificate.
+    (ssl.SSLEOFError, _GONE),
+    (ssl.SSLWantReadError, _GONE),
+    (ssl.SSLWantWriteError, _GONE),
+    (ssl.SSLError, ("could not be reached: no trusted TLS connection could be made", LoadFailure.TLS, LoadPhase.TLS)),
+    (TimeoutError, ("could not be reached in time", LoadFailure.TIMEOUT, LoadPhase.CONNECT)),
+    # Only a connection that was accepted is reset: without a listener it is refused, without an answer it times out.
+    (ConnectionError, (CLOSED.words, LoadFailure.RESET, LoadPhase.REQUEST)),
+)
+_BY_ERROR: tuple[tuple[type[Exception], _Facts], ...] = (
+    (httpx2.ConnectTimeout, ("could not be reached in time", LoadFailure.TIMEOUT, LoadPhase.CONNECT)),
+    (httpx2.PoolTimeout, ("has too many calls under way", LoadFailure.TIMEOUT, LoadPhase.REQUEST)),
+    (httpx2.WriteTimeout, ("did not answer in time", LoadFailure.TIMEOUT, LoadPhase.REQUEST)),
+    (httpx2.TimeoutException, ("did not answer in time", LoadFailure.TIMEOUT, LoadPhase.RESPONSE)),
+    (httpx2.InvalidURL, ("could not be reached: its URL is not valid", LoadFailure.BAD_CONFIG, LoadPhase.CONFIG)),
+    (
+        httpx2.UnsupportedProtocol,
+        ("could not be reached: its URL is not http or https", LoadFailure.BAD_CONFIG, LoadPhase.CONFIG),
+    ),
+    (
+        httpx2.LocalProtocolError,
+        (
+            "could not be asked: its URL or headers hold a character that is not allowed there",
+            LoadFailure.BAD_CONFIG,
+            LoadPhase.CONFIG,
+        ),
+    ),
+    (httpx2.ProxyError, ("could not be reached through the proxy", LoadFailure.OTHER, LoadPhase.CONNECT)),
+    (httpx2.DecodingError, ("sent a body that could not be decoded", LoadFailure.CLOSED, LoadPhase.RESPONSE)),
+)
+_HARMLESS = (httpx2.DecodingError, httpx2.PoolTimeout)
+_NOT_OF_THE_CONNECTION = frozenset({LoadFailure.NOT_MCP, LoadFailure.BAD_CONFIG})
+
+
+def transport_failure(error: Exception) -> Failure:
+    """Put an error of the HTTP client into words and facts; of several addresses each may have failed in its way."""
+    return Failure.together(_transport_failure(error, cause) for cause in _innermost(error))
+
+
+def ends_connection(error: Exception, failure: Failure) -> bool:
+    """Say whether the network failed; any other error says nothing about the next request."""
+    return not isinstance(error, _HARMLESS) and failure.kind not in _NOT_OF_THE_CONNECTION
+
+
+def is_pool_full(failure: Failure) -> bool:
+    """Say whether a request was not sent because other requests had all connections of the client."""
+    return failure.exception == httpx2.PoolTimeout.__name__
+
+
+def _transport_failure(error: Exception, cause: BaseException) -> Failure:
+    words, kind, phase = _facts_of(error, cause)
+    return Failure(
+        words,
+        exception=type(error).__name__,
+        cause=type(cause).__name__,
+        errno=cause.errno if isinstance(cause, OSError) else None,
+        executed=not isinstance(error, _UNSENT),
+        kind=kind,
+        phase=phase,
+    )
+
+
+def _facts_of(error: Exception, cause: BaseException) -> _Facts:
+    for kind, facts in _BY_ERROR:
+        if isinstance(error, kind):
+            return facts
+    if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN:
+        return _UNRESOLVED
+    if isinstance(error, httpx2.ConnectError):
+        return next((facts for kind, facts in _BY_CAUSE if isinstance(cause, kind)), _UNREACHED)
+    # The one case in which only the library's text distinguishes two errors.
+    if isinstance(error, httpx2.RemoteProtocolError) and not re.search("disconnected|closed connection", str(error)):
+        return "answered with something that is not HTTP", LoadFailure.NOT_MCP, LoadPhase.RESPONSE
+    phase = LoadPhase.REQUEST if isinstance(error, httpx2.WriteError) else LoadPhase.RESPONSE
+    return CLOSED.words, LoadFailure.RESET if isinstance(cause, ConnectionResetError) else LoadFailure.CLOSED, phase
+
+
+def _innermost(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the operating system's errors at the ends of the causes, of which a group has several, or the error."""
+    group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error.__cause__ or error.__context__,)
+    ends = (end for deeper in group if deeper is not None for end in _innermost(deeper))
+    return tuple(end for end in ends if isinstance(end, OSError)) or (error,)
+
+
+class Handshake:
+    """For the `trace` extension of a request: closes the socket of a handshake that failed, or was cancelled.
+
+    The library closes it if the handshake raises an `Exception`; if the handshake is cancelled, it leaves the socket to
+    the garbage collector.
+    """
+
+    def __init__(self) -> None:
+        self._socket: AsyncResource | None = None
+
+    async def heard(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take an event of a connection, with its details."""
+        if event.endswith(".connect_tcp.complete"):
+            self._socket = info["return_value"]
+        elif event.endswith(".start_tls.failed") and self._socket is not None:
+            await anyio.aclose_forcefully(self._socket)
+
 
 EXCERPT_CHARACTERS = 2048
 # The status is known already; the rest of an error is not worth a long wait.

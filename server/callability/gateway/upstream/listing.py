@@ -1,4 +1,7 @@
-"""Reads the tool list of one connection, and again when the upstream announces a change."""
+"""Reads the tool list of one connection, and again when the upstream announces a change.
+
+A tool as its upstream lists it, with its fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 import anyio
 from mcp import Client, ClientSession, MCPError
@@ -17,16 +21,18 @@ from mcp_types import (
     PARSE_ERROR,
     ListToolsResult,
     PaginatedRequestParams,
+    Tool,
     ToolListChangedNotification,
 )
 from pydantic import ValidationError
 
-from callability.gateway.config.fingerprint import canonical_form
+from callability.gateway.config.approvals import Fingerprint, canonical_form, fingerprint
 from callability.gateway.upstream.authorization import is_not_renewed
-from callability.gateway.upstream.exchange import EXCHANGE, Exchange
-from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
-from callability.gateway.upstream.incoming import AS_IT_CAME, list_stand_in
-from callability.gateway.upstream.list_fault import (
+from callability.gateway.upstream.failure import (
+    CLOSED,
+    MESSAGE_BYTES,
+    NOT_MCP,
+    Failure,
     ListFault,
     UnreadAnswer,
     fault_of_shape,
@@ -35,10 +41,37 @@ from callability.gateway.upstream.list_fault import (
     usable_tool,
     without_deep_tools,
 )
-from callability.gateway.upstream.tool import UpstreamTool, Witness, upstream_tool
+from callability.gateway.upstream.http_response import is_pool_full
+from callability.gateway.upstream.messages import AS_IT_CAME, EXCHANGE, Exchange, list_stand_in
 from callability.gateway.upstream.tool_call import answer_failure
-from callability.gateway.upstream.transport_failure import is_pool_full
-from callability.log_output import fields
+from callability.process.logs import fields
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTool:
+    """A tool of an upstream; of a server in quarantine only the name and the fingerprint are kept (A.4)."""
+
+    name: str
+    fingerprint: Fingerprint
+    definition: Tool | None = field(repr=False)
+
+    def without_text(self) -> UpstreamTool:
+        """Return what may be kept of the tool while its server is in quarantine."""
+        return UpstreamTool(self.name, self.fingerprint, None)
+
+
+Witness = Callable[[str, tuple[UpstreamTool, ...]], Awaitable[None]]
+"""Is awaited with the name of a server and each list that it gives, before the list counts."""
+
+
+async def unwitnessed(server: str, tools: tuple[UpstreamTool, ...]) -> None:
+    """Witness nothing."""
+
+
+def upstream_tool(tool: Tool) -> UpstreamTool:
+    """Return a tool with its fingerprint."""
+    return UpstreamTool(tool.name, fingerprint(tool), tool)
+
 
 MAX_PAGES = 100
 MAX_TOOLS = 20_000

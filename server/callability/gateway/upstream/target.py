@@ -1,17 +1,29 @@
-"""Where an upstream is reached: plain data, from an entry of the config with its variables filled in."""
+"""Where an upstream is reached: plain data, from an entry of the config with its variables filled in.
+
+The secrets of a target: found where configs hold secrets, and masked in what its server says.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
+from urllib.parse import quote, unquote, unquote_plus
 
-from callability.finding import listed
+import httpx2
+
+from callability.contract.finding import listed
+from callability.contract.vocabulary import LoadFailure, LoadPhase
 from callability.gateway.config import CatalogEntry, ServerConfig
 from callability.gateway.config.variables import Unfillable, filled, unset, values
 from callability.gateway.upstream.authorization import Authorization
+from callability.gateway.upstream.child import usual_environment
 from callability.gateway.upstream.failure import Failure
-from callability.vocabulary import LoadFailure, LoadPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +87,116 @@ def target_of(
 
 def _unreachable(words: str) -> Unreachable:
     return Unreachable(Failure(words, kind=LoadFailure.BAD_CONFIG, phase=LoadPhase.CONFIG))
+
+
+# A shorter value is no secret, and hiding it ("1", "true") would spoil every line.
+SECRET_CHARACTERS = 6
+MASK = "***"
+
+_SECRETIVE = "key|token|secret|password|passwd|pwd|auth|credential"
+_NAMED = re.compile(rf"[\w.-]*(?:{_SECRETIVE})[\w.-]*[=:]\s*(.+)", re.IGNORECASE | re.DOTALL)
+_FLAG = re.compile(rf"-[\w.-]*(?:{_SECRETIVE})[\w.-]*", re.IGNORECASE)
+_USER_INFO = re.compile(r"//([^/?#]*)@")
+_QUERY = re.compile(r"\?([^#]*)")
+# What a client leaves as it is in a URL.
+_LEGAL = "%/?:@!$&'()*+,;=~"
+
+
+class Secrets:
+    """Masks the secrets of a target in texts; a text that was cut is masked as far as that is certain."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        forms = {form for value in values for form in _forms(value) if len(form) >= SECRET_CHARACTERS}
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._longest = len(longest_first[0]) if forms else 0
+
+    @classmethod
+    def of(cls, target: Target) -> Secrets:
+        """Return the secrets that a target is given: in `env` and `args`, or in its headers, its URL and its tokens."""
+        if isinstance(target, HttpTarget):
+            tokens = target.authorization.secrets if target.authorization else ()
+            filled = (form for value in target.secrets for form in (value, *_sent(value)))
+            return cls((*filled, *tokens, *_credentials(target.headers.values()), *_in_url(target.url)))
+        if isinstance(target, Unreachable):
+            return cls(())
+        proxies = (part for value in usual_environment().values() for part in _in_url(value) if "://" in value)
+        return cls((*target.secrets, *target.env.values(), *_in_arguments(target.args), *proxies))
+
+    def masked(self, text: str, *, cut: bool = False) -> str:
+        """Return a text without the secrets; the end of a cut text is left out, because a secret may begin there."""
+        if self._pattern is None:
+            return text
+        masked = self._pattern.sub(MASK, text)
+        return masked[: 1 - self._longest] if cut else masked
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield a value and each of its lines, as they are, as JSON and Python write them, and in base64.
+
+    Programs disagree about which characters end a line: in a log, only the newline does.
+    """
+    for part in (value, *value.split("\n"), *value.splitlines()):
+        plain = part.strip()
+        written = (repr(plain), json.dumps(plain), json.dumps(plain, ensure_ascii=False))
+        yield from (plain, *(each[1:-1] for each in written), *_in_base64(plain))
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """Yield the characters that a secret has in base64, wherever it begins in the text that is encoded.
+
+    The first and the last character may also depend on what surrounds the secret, and are left out then.
+    """
+    if len(value) < SECRET_CHARACTERS:
+        return
+    secret = value.encode(errors="replace")
+    for before in range(3):
+        start, end = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
+        for encoded in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encoded(bytes(before) + secret).decode()[start:end]
+
+
+def _credentials(values: Iterable[str]) -> Iterator[str]:
+    """Yield header values, and what follows a scheme such as `Bearer`."""
+    for value in values:
+        yield value
+        yield value.strip().partition(" ")[2]
+
+
+def _in_url(url: str) -> Iterator[str]:
+    """Yield user info and query values, as they are written there, as they are meant, and as they are sent."""
+    for info in _USER_INFO.findall(url):
+        user, _, password = info.partition(":")
+        for part in (info, user, password):
+            yield from _spellings(part)
+        yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+    for query in _QUERY.findall(url):
+        for part in re.split("[&;]", query):
+            name, equals, value = part.partition("=")
+            yield from _spellings(value if equals else name)
+
+
+def _spellings(part: str) -> tuple[str, ...]:
+    meant = unquote(part)
+    return part, meant, unquote_plus(part), quote(part, safe=_LEGAL), quote(meant, safe=""), *_sent(part)
+
+
+def _sent(part: str) -> Iterator[str]:
+    """Yield how the client writes a part of a path or of a query, which it quotes differently."""
+    for before in ("/", "/?"):
+        with suppress(httpx2.InvalidURL, ValueError):
+            yield httpx2.URL(f"http://host{before}{part}").raw_path.decode().removeprefix(before)
+
+
+def _in_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield what follows a flag whose name suggests a secret or is joined to it, and what URLs among the arguments
+    hold.
+    """
+    for flag, value in pairwise(arguments):
+        if _FLAG.fullmatch(flag) and not value.startswith("--"):
+            yield from _credentials([value])
+    for argument in arguments:
+        if named := _NAMED.match(argument):
+            yield from _credentials([named[1]])
+        if "://" in argument:
+            yield from _in_url(argument)

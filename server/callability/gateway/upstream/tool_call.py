@@ -1,28 +1,191 @@
-"""One `tools/call`: its request, why there is no answer to it, and what the log says of that."""
+"""One `tools/call`: its request, why there is no answer to it, and what the log says of that.
+
+The answer to a call as it is passed on: as it came, but for what would make a client refuse it.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mcp import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     PARSE_ERROR,
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
     CallToolRequest,
     CallToolRequestParams,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
 )
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from callability.finding import listed, shown
+from callability.contract.finding import listed, shown
 from callability.gateway.upstream.authorization import is_not_renewed
-from callability.gateway.upstream.failure import CLOSED, NOT_MCP, NOT_SENT, Failure, UpstreamError
-from callability.gateway.upstream.list_fault import UnreadAnswer
-from callability.gateway.upstream.secrets import Secrets
-from callability.log_output import fields
+from callability.gateway.upstream.failure import CLOSED, NOT_MCP, NOT_SENT, Failure, UnreadAnswer, UpstreamError
+from callability.gateway.upstream.target import Secrets
+from callability.process.logs import fields
+
+LEFT_OUT = "callability/left_out"
+"""The key in `_meta` under which an answer names the optional members that were left out of it."""
+MOST_SHOWN = 4096
+"""Characters that are passed on of a block that cannot be read."""
+_RESERVED = "io.modelcontextprotocol/"
+_READ_HERE = frozenset({"resultType", "_meta", "content", "isError", "structuredContent"})
+_BLOCKS: Mapping[str, type[ContentBlock]] = {
+    "text": TextContent,
+    "image": ImageContent,
+    "audio": AudioContent,
+    "resource_link": ResourceLink,
+    "resource": EmbeddedResource,
+}
+_TRUTH: TypeAdapter[bool] = TypeAdapter(bool)
+
+
+class PassedOn(CallToolResult):
+    """An answer that was read.
+
+    A client refuses a whole answer for one member that is not as MCP says. So a block that cannot be read becomes a
+    text that names the member and has the block as JSON, and an optional member that cannot be read is left out.
+    """
+
+    _wire: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _odd: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        """The answer as a client gets it, with the members that MCP does not define."""
+        return self._wire
+
+    @property
+    def odd(self) -> tuple[str, ...]:
+        """The members that could not be read, such as `content[1].type`."""
+        return self._odd
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any], masked: Callable[[str], str]) -> PassedOn:
+        """Read the result of a call; `masked` hides secrets in what the gateway itself says of it."""
+        reading = _Reading(masked)
+        wire = {name: value for name, value in result.items() if name not in _READ_HERE}
+        blocks = tuple(reading.blocks(result.get("content")))
+        wire["content"] = [block for block, _ in blocks]
+        if (structured := result.get("structuredContent")) is not None:
+            wire["structuredContent"] = structured
+        if (failed := reading.is_error(result.get("isError"))) is not None:
+            wire["isError"] = failed
+        if meta := reading.meta(result.get("_meta")):
+            wire["_meta"] = meta
+        content = [model for _, model in blocks]
+        answer = cls(content=content, structured_content=structured, is_error=bool(failed), _meta=meta or None)
+        answer._wire, answer._odd = wire, tuple(reading.odd)
+        return answer
+
+
+class _Unreadable(Exception):
+    """A member without which its block says nothing cannot be read; the text is its place."""
+
+
+class _Reading:
+    """The reading of one result."""
+
+    def __init__(self, masked: Callable[[str], str]) -> None:
+        self._masked = masked
+        self.odd: list[str] = []
+        self._left_out: list[str] = []
+
+    def blocks(self, given: object) -> Iterator[tuple[dict[str, Any], ContentBlock]]:
+        """Yield each block as a client gets it, and as it is read."""
+        if not isinstance(given, list):
+            if given is not None:
+                yield self._unread("content", given)
+            return
+        for index, block in enumerate(given):
+            try:
+                yield self._block(f"content[{index}]", block)
+            except _Unreadable as unreadable:
+                yield self._unread(str(unreadable), block)
+
+    def is_error(self, given: object) -> bool | None:
+        """Return whether the call failed; what cannot be read may say so."""
+        if given is None:
+            return None
+        try:
+            return _TRUTH.validate_python(given)
+        except ValidationError:
+            self._leave_out("isError")
+            return True
+
+    def meta(self, given: object) -> dict[str, Any]:
+        """Return the metadata without what MCP reserves for the connection, such as the name of the server."""
+        kept: dict[str, Any] = {}
+        if isinstance(given, dict):
+            kept = {key: value for key, value in given.items() if not key.startswith(_RESERVED)}
+        elif given is not None:
+            self._leave_out("_meta")
+        return kept | ({LEFT_OUT: self._left_out} if self._left_out else {})
+
+    def _block(self, place: str, given: object) -> tuple[dict[str, Any], ContentBlock]:
+        """Raise `_Unreadable` for a block that says nothing without what is odd in it."""
+        if not isinstance(given, dict):
+            raise _Unreadable(place)
+        kind = given.get("type")
+        model = _BLOCKS.get(kind) if isinstance(kind, str) else None
+        if model is None:
+            raise _Unreadable(f"{place}.type")
+        block = self._object(place, given, model)
+        return block, model.model_validate(block, by_name=False)
+
+    def _object(self, place: str, given: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+        """Return an object without the optional members that are null or cannot be read."""
+        fields = {info.alias or name: info for name, info in model.model_fields.items()}
+        kept = {name: value for name, value in given.items() if value is not None or name not in fields}
+        if isinstance(annotations := kept.get("annotations"), dict):
+            kept["annotations"] = self._object(f"{place}.annotations", annotations, Annotations)
+        if model is EmbeddedResource and isinstance(resource := kept.get("resource"), dict):
+            contents = BlobResourceContents if resource.get("blob") is not None else TextResourceContents
+            kept["resource"] = self._object(f"{place}.resource", resource, contents)
+        try:
+            model.model_validate(kept, strict=True, by_name=False)
+        except ValidationError as error:
+            for name in dict.fromkeys(str(fault["loc"][0]) for fault in error.errors()):
+                if fields[name].is_required():
+                    raise _Unreadable(f"{place}.{name}") from None
+                self._leave_out(f"{place}.{name}")
+                del kept[name]
+        return kept
+
+    def _leave_out(self, place: str) -> None:
+        self.odd.append(place)
+        self._left_out.append(place)
+
+    def _unread(self, place: str, given: object) -> tuple[dict[str, Any], ContentBlock]:
+        """Return a block in place of one that cannot be read."""
+        self.odd.append(place)
+        # Text by text, and then as a whole: JSON escapes what a text has escaped itself.
+        written = self._masked(json.dumps(_mapped(given, self._masked), ensure_ascii=False))
+        cut = written if len(written) <= MOST_SHOWN else f"{written[:MOST_SHOWN]}…"
+        text = f"The gateway cannot read `{place}` of this answer. It came as: {cut}"
+        return {"type": "text", "text": text}, TextContent(text=text)
+
+
+def _mapped(given: object, change: Callable[[str], str]) -> object:
+    """Return a JSON value with each of its texts changed."""
+    if isinstance(given, str):
+        return change(given)
+    if isinstance(given, dict):
+        return {change(name): _mapped(value, change) for name, value in given.items()}
+    return [_mapped(each, change) for each in given] if isinstance(given, list) else given
+
 
 MOST_REPORTED = 1000
 """What one connection reports of its calls."""

@@ -11,10 +11,10 @@ from mcp_types import CallToolResult
 
 from callability.gateway.config import Deadlines
 from callability.gateway.upstream.connection import Connection, State
-from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError
+from callability.gateway.upstream.listing import UpstreamTool, Witness, unwitnessed
+from callability.gateway.upstream.messages import CallDeadline
 from callability.gateway.upstream.target import HttpTarget, Target
-from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
 
 # Every owner limits the time of its own closing; this limits those that exceed it.
 CLOSE_SECONDS = 8

@@ -1,0 +1,148 @@
+"""`callability bundle verify` and `inspect`: check a bundle, and print what it holds.
+
+What a bundle holds, as text and as plain data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from callability.cli.options import MAX_KEYS, JsonOption, key_files, leave
+from callability.contract.finding import shown
+from callability.kernel.envelope import MAX_BYTES, BundleRefused, opened
+from callability.kernel.policy import LocalPolicy, payload_in, read
+from callability.kernel.rule_set import RuleSet
+from callability.process.regular_file import read_regular
+
+
+def as_data(policy: LocalPolicy, rule_files: Sequence[str]) -> dict[str, Any]:
+    """Return what a bundle holds as JSON has it. Counts of any size are numbers."""
+    return {
+        "revision": policy.revision,
+        "digest": policy.digest,
+        "sequence": policy.sequence,
+        "semantics": policy.semantics,
+        "bytes": policy.size,
+        "key_ids": [*policy.key_ids],
+        "rule_files": [*rule_files],
+        "rule_sets": [_rule_set(each) for each in policy.rule_sets.values()],
+        "actions": [
+            {"name": each.name, "owner": each.owner, "fact": each.fact, "phrase": each.phrase}
+            for each in policy.actions
+        ],
+    }
+
+
+def as_text(policy: LocalPolicy, rule_files: Sequence[str]) -> str:
+    """Return what a bundle holds for people: a line for each fact about it."""
+    return "\n".join(_lines(policy, rule_files))
+
+
+def _lines(policy: LocalPolicy, rule_files: Sequence[str]) -> Iterator[str]:
+    yield f"revision   {policy.revision}"
+    yield f"digest     {policy.digest}"
+    yield f"sequence   {policy.sequence or '0 (not counted)'}"
+    yield f"semantics  {policy.semantics}"
+    yield f"bytes      {policy.size:,}"
+    yield f"signed by  {', '.join(policy.key_ids) or 'nobody'}"
+    yield f"rule files {', '.join(map(shown, rule_files)) or 'none'}"
+    for rule_set in policy.rule_sets.values():
+        counts = rule_set.counts
+        yield ""
+        yield rule_set.question.name
+        yield f"  facts        {', '.join(rule_set.facts)}"
+        yield f"  rules        {', '.join(rule.id for rule in rule_set.rules)}"
+        yield f"  proved       {counts.combinations:,} combinations, {counts.regions:,} regions, {counts.laws:,} laws"
+        yield f"  tested       {counts.witnesses:,} combinations by the reference evaluator, {counts.tests:,} tests"
+
+
+def _rule_set(rule_set: RuleSet) -> dict[str, Any]:
+    counts = rule_set.counts
+    return {
+        "question": rule_set.question.name,
+        "facts": [{"name": name, "values": [*rule_set.question.facts[name].values]} for name in rule_set.facts],
+        "rules": [
+            {"id": each.id, "status": each.status, "line": each.line, "column": each.column} for each in rule_set.rules
+        ],
+        "laws": [each.name for each in rule_set.laws],
+        "combinations": counts.combinations,
+        "regions": counts.regions,
+        "witnesses": counts.witnesses,
+        "confirmed_regions": counts.confirmed_regions,
+        "tests": counts.tests,
+    }
+
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")]
+
+
+def verify(
+    file: FileArgument,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY_ID=FILE",
+            help="Require a signature by the ed25519 public key in a PEM file; if repeated, by one of the keys.",
+        ),
+    ] = None,
+    accepted_sequence: Annotated[
+        int, typer.Option(metavar="NUMBER", min=0, help="The sequence number of the last bundle that was accepted.")
+    ] = 0,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Accept a lower sequence number.")] = False,
+) -> None:
+    """Check a bundle as a proxy does: its digest, its signatures, its sequence number and every number in it.
+
+    Without --key, signatures are not checked. Checking them needs the extra `bundle`. Exit code 0: a proxy would accept
+    it. 1: it is refused, or a file cannot be read. 2: an option is wrong.
+    """
+    keys = _public_keys(key_files(key, "--key", MAX_KEYS)) if key else None
+    policy = _read(file, _bytes(file), keys, accepted_sequence, rollback=rollback)
+    by = "signature valid" if keys else "signatures not checked" if policy.key_ids else "not signed"
+    typer.echo(f"{file}: valid, sequence {policy.sequence}, {by}, digest {policy.digest}")
+
+
+def inspect(file: FileArgument, as_json: JsonOption = False) -> None:
+    """Print what a bundle contains: its policy, rules, facts and signatures, and what was proved when it was built.
+
+    The signatures are not checked: see `callability bundle verify`. Exit code 0: printed. 1: the bundle is refused, or
+    cannot be read.
+    """
+    data = _bytes(file)
+    policy = _read(file, data, None, 0, rollback=True)
+    names = [each.name for each in payload_in(opened(data)).rule_files]
+    typer.echo(json.dumps(as_data(policy, names), indent=2) if as_json else as_text(policy, names))
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return read_regular(file, MAX_BYTES + 1)
+    except OSError as error:
+        leave(f"`{file}` cannot be read: {(error.strerror or 'error').lower()}", 1)
+
+
+def _read(
+    file: Path, data: bytes, keys: dict[str, bytes] | None, accepted_sequence: int, *, rollback: bool
+) -> LocalPolicy:
+    try:
+        return read(data, keys=keys, accepted_sequence=accepted_sequence, rollback=rollback)
+    except BundleRefused as refused:
+        leave(f"{file}: {refused} [{refused.code}]", 1)
+
+
+def _public_keys(files: dict[str, Path]) -> dict[str, bytes]:
+    try:
+        # Only a check of signatures needs cryptography.
+        from callability.kernel.signatures import UnusableKey, public_key  # noqa: PLC0415
+    except ImportError as error:
+        leave(str(error), 2)
+    try:
+        return {key_id: public_key(file) for key_id, file in files.items()}
+    except UnusableKey as error:
+        leave(str(error), 1)
+    except OSError as error:
+        leave(f"`{error.filename}` cannot be read: {(error.strerror or 'error').lower()}", 1)

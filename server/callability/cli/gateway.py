@@ -1,0 +1,274 @@
+"""`callability gateway`: run an MCP server in front of other MCP servers.
+
+The keys of a gateway's config that are in effect, each with its place in the file; none of the secrets.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from callability.cli.application import check_extra
+from callability.cli.config import (
+    FormOption,
+    PolicyChoice,
+    ReportFormat,
+    StartReport,
+    StrictOption,
+    checked_files,
+    start_report,
+)
+from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default, print_refused
+from callability.cli.options import (
+    LOG_CALLS,
+    TRACES,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    MetricsOption,
+    PolicyAddressOption,
+    PolicyOption,
+    check_metrics_address,
+    check_policy_choice,
+    leave,
+    refuse,
+    traces_or_exit,
+)
+from callability.cli.policies import loaded_to_serve
+from callability.cli.policy_service import (
+    InsecureListenOption,
+    InsecureMetricsOption,
+    PolicyCaOption,
+    PolicyCertificateOption,
+    PolicyKeyOption,
+    PolicyService,
+    PolicyTokenFileOption,
+    TlsCertificateOption,
+    TlsClientCaOption,
+    TlsKeyOption,
+    certificate_files,
+    certificates_of,
+)
+from callability.contract.finding import did_you_mean, shown
+from callability.files.shipped_policy import shipped_policy
+from callability.gateway.config import Config, ConfigRefused, load_config
+from callability.gateway.config.config import VARIABLE
+from callability.gateway.config.findings import content
+from callability.gateway.config.model import ConfigFile
+from callability.gateway.serving.http_connections import HttpPort
+from callability.process.address import AddressRefused
+from callability.process.logs import LogFormat, log_to_standard_error
+
+NOT_SHOWN = "(not shown)"
+
+
+def gateway_rows(given: Path | None) -> Sequence[tuple[str, str, str]]:
+    """Return each key with its value and its source; exit with 1 if the config is refused, with 2 if there is none."""
+    try:
+        path = config_or_default(given)
+        config = load_config(path, os.environ)
+    except ConfigRefused as refused:
+        refuse(refused.findings, "the config is refused")
+    source = "--config" if given else f"${VARIABLE}" if os.environ.get(VARIABLE) else "default"
+    file = ConfigFile.model_validate(content(config.root))
+    return [("config", str(path), source), *_rows(file, (), config)]
+
+
+def _rows(model: BaseModel, above: tuple[str, ...], config: Config) -> Iterator[tuple[str, str, str]]:
+    for name, field in type(model).model_fields.items():
+        key = field.alias or name
+        location = (*above, key)
+        value = getattr(model, name)
+        if key == "$schema" or (value is None and name not in model.model_fields_set):
+            continue
+        source = str(config.place(*location)) if name in model.model_fields_set else "default"
+        shown_key = ".".join(location)
+        if not field.repr:
+            if value:
+                yield shown_key, NOT_SHOWN, source
+        elif isinstance(value, BaseModel):
+            yield from _rows(value, location, config)
+        elif isinstance(value, Mapping) and any(isinstance(each, BaseModel) for each in value.values()):
+            for inner, each in value.items():
+                yield from _rows(each, (*location, inner), config)
+        else:
+            yield shown_key, _setting_text(value), source
+
+
+def _setting_text(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case None | {}:
+            return "-"
+        case Mapping():
+            return ", ".join(f"{key}: {_setting_text(each)}" for key, each in value.items()) or "-"
+        case tuple():
+            return ", ".join(map(str, value)) or "-"
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+# Most of it is imported when a gateway runs, and its absence has to be known before.
+check_extra("gateway")
+
+_ADDRESS = "127.0.0.1:7421"
+_log = logging.getLogger(__name__)
+
+
+class Transport(StrEnum):
+    """How agents connect."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+
+
+TransportOption = Annotated[Transport, typer.Option(help="How agents connect.")]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="With `--transport http`: HOST:PORT, where port 0 selects a free one. Beyond loopback, it needs TLS, and"
+        " tokens or client certificates. Default: 127.0.0.1:7421.",
+    ),
+]
+AgentOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Over stdio: the agent of the config that connects. Default: one that sees every server."
+    ),
+]
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Check the files and the policy, print the findings, and exit.")
+]
+
+
+def gateway(
+    config: GivenConfigOption = None,
+    approvals: GivenApprovalsOption = None,
+    policy: PolicyOption = None,
+    policy_address: PolicyAddressOption = None,
+    policy_ca: PolicyCaOption = None,
+    policy_certificate: PolicyCertificateOption = None,
+    policy_key: PolicyKeyOption = None,
+    policy_token_file: PolicyTokenFileOption = None,
+    transport: TransportOption = Transport.STDIO,
+    address: AddressOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    tls_client_ca: TlsClientCaOption = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="A name by which clients reach the gateway; may be given several times."),
+    ] = None,
+    insecure_listen: InsecureListenOption = False,
+    agent: AgentOption = "",
+    metrics_address: MetricsOption = None,
+    insecure_metrics: InsecureMetricsOption = False,
+    log_level: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_calls: Annotated[bool, typer.Option("--log-calls", help=f"{LOG_CALLS} Its level is debug.")] = False,
+    traces: Annotated[bool, typer.Option("--traces", help=TRACES)] = False,
+    check: CheckOption = False,
+    strict: StrictOption = False,
+    form: FormOption = ReportFormat.TEXT,
+) -> None:
+    """Run one MCP server in front of many: agents find and call tools, and read why a tool cannot be called.
+
+    An edit of the config, the approvals or the policy takes effect while the gateway runs, whole or not at all. The
+    gateway exits and ends the processes of its servers when standard input closes (stdio), or at SIGTERM, SIGINT or
+    SIGHUP. Over HTTP, its URL is written to standard output. With `--check`, no server is started and no address is
+    listened on. Exit code 0: stopped, or no errors. 1: the config or the policy is refused. 2: usage error, or an
+    address that cannot be listened on.
+    """
+    log_to_standard_error(log_level, log_format)
+    if not check and (strict or form is not ReportFormat.TEXT):
+        leave("`--strict` and `--format` go with `--check`", 2)
+    check_policy_choice(policy, policy_address)
+    check_metrics_address(metrics_address, insecure=insecure_metrics)
+    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
+    certificates = certificates_of(certificate_files(tls_certificate, tls_key, tls_client_ca))
+    port = HttpPort(address or _ADDRESS, certificates, insecure_listen, tuple(allowed_host or ()))
+    _check_transport(transport, address, port)
+    if check:
+        choice = PolicyChoice(policy or (shipped_policy() if service is None else None), service)
+        listening = port if transport is Transport.HTTP else None
+        raise _checked(config, approvals, choice, agent, listening, strict=strict).printed(form)
+    read = _config(config, approvals)
+    if agent:
+        _check_agent(read, agent, transport)
+    if transport is Transport.HTTP:
+        _check_port(port, read)
+    for finding in read.warnings:
+        _log.warning("%s", finding)
+    of_policy = loaded_to_serve(policy) if policy_address is None else None
+    # It imports the MCP SDK, which takes longer than everything up to here.
+    from callability.cli import gateway_process  # noqa: PLC0415
+
+    if log_calls:
+        gateway_process.log_calls()
+    end = traces_or_exit("callability-gateway") if traces else lambda: None
+    opened = gateway_process.connected_options(read, approvals, of_policy, policy, service, metrics_address)
+    gateway_process.run_and_exit(opened, transport.value, port, agent, end)
+
+
+def _check_transport(transport: Transport, address: str | None, port: HttpPort) -> None:
+    """Exit with code 2 if options about listening are given for a gateway over stdio."""
+    if transport is Transport.HTTP:
+        return
+    if address is not None:
+        leave("`--address` goes with `--transport http`: over stdio, the gateway listens on no address", 2)
+    if port.certificates or port.insecure or port.hosts:
+        leave("TLS, `--allowed-host` and `--insecure-listen` go with `--transport http`", 2)
+
+
+def _check_port(port: HttpPort, config: Config) -> None:
+    try:
+        port.check(agents_have_tokens=any(agent.token_sha256 for agent in config.agents.values()))
+    except AddressRefused as error:
+        leave(str(error), 2)
+
+
+def _check_agent(config: Config, agent: str, transport: Transport) -> None:
+    if transport is Transport.HTTP:
+        leave("`--agent` goes with `--transport stdio`: over HTTP, the token identifies the agent", 2)
+    if agent not in config.agents:
+        hint = did_you_mean(agent, config.agents)
+        leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
+
+
+def _config(path: Path | None, approvals: Path | None) -> Config:
+    try:
+        config = load_config(config_or_default(path), os.environ)
+        config.check_recordable(approvals or config.approvals)
+        return config
+    except ConfigRefused as refused:
+        print_refused(refused)
+        raise typer.Exit(1) from None
+
+
+def _checked(
+    path: Path | None,
+    approvals: Path | None,
+    policy: PolicyChoice,
+    agent: str,
+    port: HttpPort | None,
+    *,
+    strict: bool,
+) -> StartReport:
+    """Return what a start would find; without a port, it is one over stdio."""
+    files = checked_files(path, approvals)
+    if agent and files.config is not None:
+        _check_agent(files.config, agent, Transport.HTTP if port else Transport.STDIO)
+    if port is not None and files.config is not None:
+        _check_port(port, files.config)
+    return start_report(files, policy, strict=strict)

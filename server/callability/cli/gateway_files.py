@@ -1,0 +1,166 @@
+"""The gateway's two files, config and approvals, for the commands that edit them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from callability.cli.options import leave, print_findings, refuse
+from callability.cli.terminal import escaped
+from callability.contract.finding import Severity, did_you_mean, shown
+from callability.contract.vocabulary import unrecordable
+from callability.files import document
+from callability.files.editing import EditRefused, Tree, rewrite
+from callability.gateway.config import (
+    NO_APPROVALS,
+    Approvals,
+    Config,
+    ConfigRefused,
+    NoConfig,
+    default_config,
+    load_approvals,
+    load_config,
+)
+from callability.gateway.config.approvals import DEFAULT_APPROVALS
+
+_CONFIG_HELP = (
+    "The config of the gateway. Default: `$CALLABILITY_CONFIG`, or else `gateway.yaml` or `gateway.json` in"
+    " `~/.config/callability`."
+)
+
+
+def _given_or_default(context: typer.Context, given: Path | None) -> Path | None:
+    """Return the config of the call or the default one, or exit with code 2 if there is none and 1 if there are two."""
+    if given is not None or context.resilient_parsing:
+        return given
+    try:
+        return config_or_default(None)
+    except ConfigRefused as refused:
+        refuse(refused.findings, "the config is refused")
+
+
+def config_or_default(given: Path | None) -> Path:
+    """Return the config of the call or the default one, or exit with code 2 if there is none.
+
+    Raises:
+        ConfigRefused: there are two in the default place.
+    """
+    try:
+        return given or default_config()
+    except NoConfig as error:
+        leave(str(error), 2)
+
+
+def _not_given() -> None:
+    """Stand for an option that is left out."""
+
+
+ConfigOption = Annotated[
+    Path,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help=_CONFIG_HELP,
+        default_factory=_not_given,
+        callback=_given_or_default,
+        show_default=False,
+    ),
+]
+GivenConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
+ApprovalsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--approvals",
+        metavar="FILE",
+        help="The approval records. Default: those that the config names, or else `approvals.yaml` beside it.",
+    ),
+]
+GivenApprovalsOption = Annotated[
+    Path | None,
+    typer.Option("--approvals", metavar="FILE", help="The approval records. Default: those that the config names."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFiles:
+    """A valid config and its approvals; there are none if neither the config nor the call names a file."""
+
+    config: Config
+    path: Path
+    approvals: Approvals
+    named: bool
+    given: Path | None
+    """The approvals file that the call names, if any."""
+
+    def change(self, tree: Tree) -> None:
+        """Set values of the approvals, or exit with code 1.
+
+        A config that names no approvals gets the entry. An existing record can be changed under any name; a new record
+        needs a name that a person can read in the file.
+        """
+        for server, tools in tree.items():
+            for tool in tools if isinstance(tools, Mapping) else ():
+                self.check_recordable(server, tool)
+        kept = not self.named and self.path.exists()
+        changed(self.path, tree, create=not self.named)
+        if not self.named:
+            changed(self.config.path, {"approvals": DEFAULT_APPROVALS})
+            others = ", which had records already" if kept else ""
+            typer.echo(f"added `approvals: {DEFAULT_APPROVALS}` to the config: the gateway now uses this file{others}")
+
+    def check_recordable(self, server: str, tool: str) -> None:
+        """Exit with code 1 if a tool has no record and its name is not fit for one."""
+        why = unrecordable(tool)
+        if why and self.approvals.record(server, tool) is None:
+            leave(f"tool {shown(tool)} of server {shown(server)} cannot have a record: {why}", 1)
+
+
+def sound_config(path: Path) -> Config:
+    """Return a config, or print its findings to standard error and exit with code 1."""
+    try:
+        return load_config(path)
+    except ConfigRefused as refused:
+        refuse(refused.findings, "the config is refused")
+
+
+def sound_files(config_path: Path, approvals: Path | None) -> GatewayFiles:
+    """Return the two files, or print their findings to standard error and exit with code 1."""
+    config = sound_config(config_path)
+    path = approvals or config.approvals
+    named = path is not None
+    path = path or config_path.with_name(DEFAULT_APPROVALS)
+    records = load_approvals(path) if named or path.exists() else NO_APPROVALS
+    if not records.readable:
+        errors = [replace(finding, severity=Severity.ERROR) for finding in records.warnings]
+        refuse(errors, "the approvals are refused; a file without records holds `{}`")
+    return GatewayFiles(config, path, records if named else NO_APPROVALS, named, approvals)
+
+
+def print_refused(refused: ConfigRefused) -> None:
+    """Print the findings of a config that does not load."""
+    print_findings(refused.findings)
+    typer.echo("callability: the config is refused", err=True)
+
+
+def known_server(servers: Collection[str], name: str) -> str:
+    """Return the name of a server if the config has it, or exit with code 2."""
+    if name not in servers:
+        hint = did_you_mean(name, servers)
+        leave(f"the config has no server {shown(name)}" + (f" ({hint})" if hint else ""), 2)
+    return name
+
+
+def changed(path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> bool:
+    """Set values of a file and return whether it changed, or exit with code 1; `touch`: write it in any case."""
+    try:
+        return rewrite(path, tree, create=create, touch=touch)
+    except document.Refused as refused:
+        refuse(refused.findings, "nothing was changed")
+    except EditRefused as refused:
+        leave(str(refused), 1)
+    except OSError as error:
+        leave(f"`{escaped(str(path))}` cannot be written: {(error.strerror or 'error').lower()}", 1)

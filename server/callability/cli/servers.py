@@ -1,0 +1,169 @@
+"""`callability servers`: switch servers on and off, and hold them for review.
+
+A tool's definition for review before approval, and what changed since the last approval.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
+from callability.cli.options import JsonOption
+from callability.cli.terminal import escaped, write_table
+from callability.contract.finding import shown
+from callability.gateway.config import ApprovalRecord
+from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
+from callability.gateway.upstream.listing import UpstreamTool
+
+_FIRST = ("name", "title", "description")
+
+
+def reviewed(tool: UpstreamTool, record: ApprovalRecord | None, definitions: Definitions) -> Iterator[str]:
+    """Yield the lines of a tool's definition or, where another was approved, of the difference.
+
+    Nothing in them plays with a terminal: each character that is not seen is escaped, and no line of a text can be
+    taken for one of ours.
+    """
+    if record is None or not record.is_pinned or tool.fingerprint.matches(record.sha256):
+        yield from _lines(definition_of(tool))
+        return
+    before = definitions.kept(record.sha256)
+    if before is None:
+        since = last_seen(record)
+        yield f"it changed after {since}, and the text of that form, {record.sha256}, is not kept; as it is now:"
+        yield from _lines(definition_of(tool))
+        return
+    sort_sets(before)
+    changes = tuple(_difference(before, f"approved {record.sha256}", tool, "now      "))
+    if changes:
+        yield f"it changed after {last_seen(record)}:"
+    yield from changes or (f"it differs from what was recorded, {record.sha256}, only in the order of sets",)
+
+
+def last_seen(record: ApprovalRecord | None) -> str:
+    """Return when the recorded form of a tool was seen: under `trust: first_use`, nobody approved it."""
+    return "its approval" if record is None or record.has_status else "it was recorded"
+
+
+def difference(one: UpstreamTool, other: UpstreamTool) -> Iterator[str]:
+    """Yield the lines of the difference between two forms of a tool, which two processes of its server list."""
+    return _difference(definition_of(one), f"first  {one.fingerprint.current}", other, "second ")
+
+
+def definition_of(tool: UpstreamTool) -> dict[str, Any]:
+    """Return what is approved of a tool; it is there wherever a person looks at the tool."""
+    assert tool.definition is not None
+    return approved_part(tool.definition)
+
+
+def _difference(before: dict[str, Any], label: str, tool: UpstreamTool, now: str) -> Iterator[str]:
+    lines = tuple(_lines(before)), tuple(_lines(definition_of(tool)))
+    return difflib.unified_diff(*lines, label, f"{now}{tool.fingerprint.current}", lineterm="")
+
+
+def _lines(definition: Mapping[str, Any]) -> Iterator[str]:
+    rest = sorted(definition.keys() - {*_FIRST})
+    for key in (*(key for key in _FIRST if key in definition), *rest):
+        match definition[key]:
+            case str(text) if key == "name":
+                yield f"name: {_text(text)}"
+            case str(text):
+                yield f"{key}:"
+                yield from (f"  | {_text(line)}" for line in text.split("\n"))
+            case value:
+                yield f"{key}:"
+                written = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+                yield from (f"  {escaped(line)}" for line in written.split("\n"))
+
+
+def _text(text: str) -> str:
+    """Escape a text so that escapes differ from text that was written like one."""
+    return escaped(text.replace("\\", "\\\\"))
+
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of the config.")]
+
+
+def list_servers(config: ConfigOption, as_json: JsonOption = False) -> None:
+    """List the servers of a config. None is connected.
+
+    Exit code 0: listed. 1: the config is refused.
+    """
+    servers = [
+        {
+            "name": name,
+            "type": "http" if server.url else "stdio",
+            "enabled": server.enabled,
+            "quarantined": server.quarantined,
+            "trust": server.trust,
+        }
+        for name, server in sound_config(config).servers.items()
+    ]
+    if as_json:
+        typer.echo(json.dumps({"servers": servers}, indent=2))
+        return
+    columns = ("name", "type", "enabled", "quarantined", "trust")
+    write_table(columns, [[_cell(server[column]) for column in columns] for server in servers])
+
+
+def enable(name: NameArgument, config: ConfigOption) -> None:
+    """Switch a server on, or retry one that did not load.
+
+    Set `enabled: true` in the config, and change nothing else. A running gateway applies it. If the server is switched
+    on already, the config is written again without a change, and a running gateway retries every server that is not
+    connected, or whose last call failed. Exit code 0: done. 1: the config is refused or cannot be changed. 2: there is
+    no such server.
+    """
+    servers = sound_config(config).servers
+    if servers[known_server(servers, name)].enabled:
+        changed(config, {}, touch=True)
+        retried = "a running gateway retries it if it is not connected, or if its last call failed"
+        typer.echo(f"server {shown(name)} is switched on already; {retried}")
+    else:
+        _set(config, name, "enabled", True, "is switched on")
+
+
+def disable(name: NameArgument, config: ConfigOption) -> None:
+    """Switch a server off.
+
+    Set `enabled: false` in the config, and change nothing else. A running gateway applies it. Exit code 0: done, or
+    nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
+    """
+    _set(config, name, "enabled", False, "is switched off")
+
+
+def quarantine(name: NameArgument, config: ConfigOption) -> None:
+    """Hold a server for review.
+
+    Set `quarantined: true` in the config, and change nothing else. A running gateway applies it. Exit code 0: done, or
+    nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
+    """
+    _set(config, name, "quarantined", True, "is held in quarantine")
+
+
+def release(name: NameArgument, config: ConfigOption) -> None:
+    """Release a server from quarantine.
+
+    Look at its tools first: `callability approvals show`. Set `quarantined: false` in the config, and change nothing
+    else. A running gateway applies it. Exit code 0: done, or nothing to do. 1: the config is refused or cannot be
+    changed. 2: there is no such server.
+    """
+    _set(config, name, "quarantined", False, "is not held in quarantine")
+
+
+def _set(path: ConfigOption, name: str, key: str, value: bool, state: str) -> None:
+    config = sound_config(path)
+    server = config.servers[known_server(config.servers, name)]
+    if getattr(server, key) is value or not changed(path, {"mcpServers": {name: {key: value}}}):
+        typer.echo(f"nothing to do: server {shown(name)} {state}")
+        return
+    typer.echo(f"server {shown(name)} {state} now: `{key}: {str(value).lower()}` in `{escaped(str(path))}`")
+
+
+def _cell(value: str | bool) -> str:
+    return value if isinstance(value, str) else "yes" if value else "no"

@@ -1,0 +1,179 @@
+"""Standard streams that are closed or full: what a command could not say is one line, and exit code 1.
+
+A stream that is closed when the process starts has no descriptor. The first file that is opened would get its number,
+and what is written to the stream, here or in a child process, would go into that file.
+
+Writing to a terminal: text of upstream servers with control characters escaped, and tables.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+import typer
+
+from callability.contract.finding import Finding, Severity, count_of
+
+# What is printable by its category and yet is not seen: it could carry a text past the eyes of who reads.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def escaped(text: str) -> str:
+    r"""Return a text in one line in which everything is seen; what cannot be is written as `\u202e`."""
+    return "".join(map(_seen, text))
+
+
+def _seen(character: str) -> str:
+    if character.isprintable() and not _UNSEEN.match(character):
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write rows to standard output: as a table on a terminal, as wide as it is, otherwise in plain columns."""
+    if sys.stdout.isatty():
+        # Where nobody looks at it, it need not be imported.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        table = Table()
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+
+
+def fits_terminal(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Say whether a table needs no word to be broken on the terminal; always, if standard output is none."""
+    if not sys.stdout.isatty():
+        return True
+    from rich.console import Console  # noqa: PLC0415
+
+    words = (max(len(word) for cell in column for word in cell.split()) for column in zip(columns, *rows, strict=True))
+    # A border and two spaces are beside each column.
+    return sum(words) + 3 * len(columns) + 1 <= Console().width
+
+
+def outcome_line(path: Path, findings: Sequence[Finding], *, accepted: bool) -> str:
+    """Return whether what is at a path was accepted, and how many findings of each severity but notes there are."""
+    counts = (number_of(count_of(each, findings), each) for each in (Severity.ERROR, Severity.WARNING))
+    return f"{escaped(str(path))}: {'accepted' if accepted else 'refused'}, {', '.join(counts)}"
+
+
+def number_of(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+_INPUT, _OUTPUT, _ERRORS = range(3)
+
+
+class _Written(io.FileIO):
+    """A standard stream that keeps the first error of writing to it, whatever becomes of the exception."""
+
+    fault: OSError | None = None
+
+    def write(self, data: object, /) -> int | None:  # type: ignore[override]  # what a buffer hands over
+        try:
+            return super().write(data)  # type: ignore[arg-type]
+        except OSError as error:
+            # A reader that has what it wanted, such as `head`, has closed the pipe.
+            if error.errno != errno.EPIPE:
+                self.fault = self.fault or error
+            raise
+
+
+_written: dict[int, _Written] = {}
+"""Standard output and standard error, once they are guarded."""
+
+
+def run_guarded(command: Callable[[], object]) -> NoReturn:
+    """Run a command, and exit with its exit code, or with 1 if a standard stream could not be written."""
+    if sys.stdin is None:
+        sys.stdin = open(_opened(_INPUT, os.O_RDONLY), encoding="utf-8", closefd=False)  # noqa: SIM115  # until the end
+    # Nothing can be written to a descriptor for reading, as nothing could be to the stream that is closed.
+    sys.stdout = _guarded(_OUTPUT, sys.stdout, os.O_RDONLY)
+    # Nobody wants to see what is written here.
+    sys.stderr = _guarded(_ERRORS, sys.stderr, os.O_WRONLY)
+    try:
+        command()
+        code: object = 0
+    except SystemExit as left:
+        code = left.code
+    except BaseException:
+        if not final_exit_code(0):
+            raise
+        code = 1
+    if not isinstance(code, int | None):
+        raise SystemExit(code)
+    raise SystemExit(final_exit_code(code or 0))
+
+
+def final_exit_code(code: int) -> int:
+    """Write what is left in the standard streams, and return an exit code: 1 if that or something before failed.
+
+    What standard output could not take is said on standard error, once.
+    """
+    for stream in (sys.stdout, sys.stderr) if _written else ():
+        with suppress(OSError):
+            stream.flush()
+    faults = {number: written.fault for number, written in _written.items() if written.fault}
+    for number in faults:
+        # What is still in the buffer is lost: Python would try again at its end, and complain.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, _written[number].fileno())
+        os.close(null)
+        _written[number].fault = None
+    if (fault := faults.get(_OUTPUT)) and _ERRORS not in faults:
+        with suppress(OSError):
+            print(f"callability: {_said(fault)}", file=sys.stderr, flush=True)
+    return 1 if faults else code
+
+
+def _said(fault: OSError) -> str:
+    if fault.errno == errno.EBADF:
+        return "standard output is closed, and what was to be printed is lost"
+    return f"standard output cannot be written: {(fault.strerror or 'error').lower()}"
+
+
+def _guarded(number: int, stream: TextIO | None, flags: int) -> TextIO:
+    descriptor = _opened(number, flags) if stream is None else stream.fileno()
+    written = _written[number] = _Written(descriptor, "w", closefd=False)
+    buffered = io.BufferedWriter(written)
+    if stream is None:
+        return io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    stream.flush()
+    assert isinstance(stream, io.TextIOWrapper)
+    return io.TextIOWrapper(
+        buffered,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering or stream.write_through,
+    )
+
+
+def _opened(number: int, flags: int) -> int:
+    """Open the null device, which has the number of the stream that is closed, and child processes have it too."""
+    descriptor = os.open(os.devnull, flags)
+    if descriptor <= _ERRORS:
+        os.set_inheritable(descriptor, True)
+    return descriptor

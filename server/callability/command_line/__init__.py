@@ -1,5 +1,0 @@
-"""The `callability` command: it connects policy, service and gateway, which do not import each other."""
-
-from callability.command_line.application import main
-
-__all__ = ["main"]

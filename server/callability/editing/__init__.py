@@ -1,1 +1,0 @@
-"""Editing files that people write: values are set, and every other byte stays."""

@@ -1,1 +1,0 @@
-"""Which agent sends a request, and whom to notify of a changed tool list."""

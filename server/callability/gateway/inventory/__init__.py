@@ -1,1 +1,0 @@
-"""The known servers and tools, the facts to send about them, and the search index over them."""

@@ -1,1 +1,0 @@
-"""What the commands read from servers without a running gateway."""

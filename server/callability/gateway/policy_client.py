@@ -1,0 +1,172 @@
+"""Asks the policy for the gateway, with one form for its errors.
+
+The call of the policy that loading needs, by a client or by a generated stub.
+
+Chooses the most careful of several load statuses, which is the one that counts (L-1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar, runtime_checkable
+
+import grpc
+
+from callability.client import Client, ClientClosed, InvalidRequest, PolicyUnavailable
+from callability.contract.vocabulary import LoadStatus
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1.policy_service_pb2 import GetPolicyResponse
+
+GET_SECONDS = 2.0
+"""How long to wait for what a policy declares; the start of a gateway waits too."""
+_logger = logging.getLogger(__name__)
+
+
+class _Answer(Protocol):
+    @property
+    def revision(self) -> str:
+        """The revision of the policy that answered."""
+
+
+_Response = TypeVar("_Response", bound=_Answer)
+
+
+def _nobody(revision: str) -> None:
+    """Report to nobody."""
+
+
+class PolicyClient:
+    """Asks by a client, which decides in this process or asks a service.
+
+    Each method may raise `PolicyUnavailable` if there is no answer: the log says so, and nothing may be shown or called
+    (A.7).
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.answered: Callable[[str], None] = _nobody
+        """Called with the revision of each answer about a tool, a load or an enable."""
+
+    async def check_tool(self, request: pb.CheckToolRequest) -> pb.CheckToolResponse:
+        """Decide one tool; for a request that is refused as invalid, the response is empty."""
+        try:
+            return await self._reported(self._client.check_tool(request), "a tool")
+        except InvalidRequest:
+            return pb.CheckToolResponse()
+
+    async def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
+        """Decide many tools."""
+        return await self._valid(self._client.check_tools(request), "the tools")
+
+    async def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
+        """Decide one tool, and say what would make it callable."""
+        return await self._valid(self._client.explain_tool(request), "the labels of a tool")
+
+    async def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
+        """Classify one failure to load."""
+        return await self._valid(self._client.classify_load(request), "a load")
+
+    async def classify_enable(self, request: pb.ClassifyEnableRequest) -> pb.ClassifyEnableResponse:
+        """Classify one enable."""
+        return await self._valid(self._client.classify_enable(request), "an enable")
+
+    async def get_policy(self, seconds: float) -> GetPolicyResponse:
+        """Return the policy that decides, within a number of seconds; this is not reported as an answer."""
+        about = "the labels that it declares"
+        try:
+            async with asyncio.timeout(seconds):
+                return await _logged(self._client.get_policy(), about)
+        except TimeoutError as error:
+            raise no_answer(about, "DEADLINE_EXCEEDED", f"there was none within {seconds:g} s") from error
+
+    async def _valid(self, answer: Awaitable[_Response], about: str) -> _Response:
+        try:
+            return await self._reported(answer, about)
+        except InvalidRequest as error:
+            raise no_answer(about, "INVALID_ARGUMENT", str(error)) from error
+
+    async def _reported(self, answer: Awaitable[_Response], about: str) -> _Response:
+        response = await _logged(answer, about)
+        self.answered(response.revision)
+        return response
+
+
+async def _logged(answer: Awaitable[_Response], about: str) -> _Response:
+    try:
+        return await answer
+    except PolicyUnavailable as error:
+        _log(about, error.code, error.details)
+        raise
+    except ClientClosed as error:
+        raise no_answer(about, "CANCELLED", str(error)) from error
+
+
+def no_answer(about: str, code: str, details: str) -> PolicyUnavailable:
+    """Log that there is no answer, and return the error that says so."""
+    _log(about, code, details)
+    return PolicyUnavailable(f"the policy service gave no answer ({code})", code, details)
+
+
+def _log(about: str, code: str, details: str) -> None:
+    _logger.error("the policy service gave no answer about %s: %s, %s", about, code, details)
+
+
+POLICY_SECONDS = 5.0
+"""The deadline of a call of a stub."""
+
+
+@runtime_checkable
+class LoadPolicy(Protocol):
+    """What classifies failures to load: a `callability.client.Client` does."""
+
+    async def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
+        """Classify one failure to load.
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+        """
+
+
+class LoadStub(Protocol):
+    """The calls of the policy service that loading needs."""
+
+    @property
+    def ClassifyLoad(self) -> Callable[..., Awaitable[pb.ClassifyLoadResponse]]:  # noqa: N802  # the contract's name
+        """Classify one failure to load."""
+
+
+def load_policy(given: LoadPolicy | LoadStub) -> LoadPolicy:
+    """Return what classifies failures to load, for a client or for a stub of `CallabilityService` on an aio channel."""
+    return given if isinstance(given, LoadPolicy) else _OfStub(given)
+
+
+class _OfStub:
+    """Asks by a stub."""
+
+    def __init__(self, stub: LoadStub) -> None:
+        self._stub = stub
+
+    async def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
+        """Classify one failure to load.
+
+        Raises:
+            PolicyUnavailable: there is no answer; the log says so.
+        """
+        try:
+            return await self._stub.ClassifyLoad(request, timeout=POLICY_SECONDS)
+        except (grpc.RpcError, grpc.aio.UsageError) as error:
+            code, details = type(error).__name__, str(error)
+            if isinstance(error, grpc.aio.AioRpcError):
+                code, details = error.code().name, error.details() or ""
+            raise no_answer("a load", code, details) from error
+
+
+_CAREFUL = (LoadStatus.DENIED, LoadStatus.PERMANENT, LoadStatus.TRANSIENT, LoadStatus.AVAILABLE)
+_Classified = TypeVar("_Classified")
+
+
+def most_careful(every: Iterable[_Classified], status_of: Callable[[_Classified], LoadStatus]) -> _Classified:
+    """Return the item with the most careful status, the first of several."""
+    return min(every, key=lambda each: _CAREFUL.index(status_of(each)))

@@ -1,1 +1,0 @@
-"""Asking the policy by `callability.client`, with one form for its errors."""

@@ -1,0 +1,341 @@
+"""The running gateway: every edit of its files replaces the gateways of all agents.
+
+The upstreams of the current config; an edit touches only those that it concerns.
+
+What a gateway is started with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from callability.client.judgements import Judgements
+from callability.gateway.agents import AgentRouter, Tokens
+from callability.gateway.catalog import Catalog
+from callability.gateway.config import Config, HttpConfig, ServerConfig
+from callability.gateway.config.approvals import DEFAULT_APPROVALS
+from callability.gateway.inventory import Inventory
+from callability.gateway.loading import LoadPolicy, Loads, Supervisor, in_words, numbers_of
+from callability.gateway.observability import DefinitionChanges, FileStatus, Metrics, UnreadFacts
+from callability.gateway.policy_client import PolicyClient
+from callability.gateway.runtime.watched_files import Edit, Files, FirstForms, LabelCheck, NameWarnings
+from callability.gateway.tool_index import Indexes
+from callability.gateway.tools.decisions import Decisions, phrases
+from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.upstream import REST_SECONDS, Target, Upstream, UpstreamTool, Witness, target_of, unwitnessed
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What an upstream is made of; if any of this changes, it is replaced."""
+
+    target: Target
+    names_only: bool
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """An upstream, and its supervisor if it is enabled."""
+
+    wanted: _Wanted
+    upstream: Upstream
+    supervisor: Supervisor | None = None
+
+
+class UpstreamPool:
+    """One upstream for each server of the config; use it in one event loop. The policy classifies failed loads.
+
+    For `rest_seconds` after the start of an opening that fails, no call opens the server again. `witness` is awaited
+    with each list of tools before it counts.
+    """
+
+    def __init__(self, policy: LoadPolicy, rest_seconds: float = REST_SECONDS, witness: Witness = unwitnessed) -> None:
+        self._policy = policy
+        self._witness = witness
+        self._rest_seconds = rest_seconds
+        self._members: Mapping[str, _Member] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._logging: asyncio.Task[None] | None = None
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The upstreams by name; those of disabled servers are not started."""
+        return {name: member.upstream for name, member in self._members.items()}
+
+    @property
+    def supervisors(self) -> Mapping[str, Supervisor]:
+        """The supervisors of the enabled servers, by name."""
+        return {name: member.supervisor for name, member in self._members.items() if member.supervisor}
+
+    def states(self) -> Mapping[str, int]:
+        """Return how many servers are in each state; callable from any thread."""
+        members = self._members.values()
+        return Counter(each.upstream.state if each.wanted.enabled else "disabled" for each in members)
+
+    def loads(self) -> Mapping[str, int]:
+        """Return how many enabled servers have each load status; callable from any thread."""
+        return numbers_of(self.supervisors.values())
+
+    def apply(self, config: Config, scope: Collection[str] | None = None) -> None:
+        """Start the new servers of a config, and start to close those that it no longer has; the others are not
+        touched. No server beyond a `scope` is started.
+        """
+        earlier = self._members
+        self._members = {
+            name: self._member(name, server, config, is_wanted=server.enabled and (scope is None or name in scope))
+            for name, server in config.servers.items()
+        }
+        for name, member in earlier.items():
+            if name not in self._members or self._members[name].upstream is not member.upstream:
+                self._close(member)
+        if self._logging is None:
+            self._logging = asyncio.create_task(self._log_first_loads(), name="report of the first loads")
+
+    def retry(self, *, renew: bool) -> None:
+        """Start to open every enabled server that is not connected, whatever its last outcome.
+
+        With `renew`, one that is connected and fails is connected again.
+        """
+        for member in self._members.values():
+            if member.supervisor and renew and member.upstream.is_failing:
+                member.upstream.renew()
+            elif member.supervisor:
+                member.upstream.start()
+
+    async def close(self) -> None:
+        """Disconnect every server, and return when nothing is left of any."""
+        if self._logging is not None:
+            self._logging.cancel()
+            await asyncio.gather(self._logging, return_exceptions=True)
+        for member in self._members.values():
+            self._close(member)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _close(self, member: _Member) -> None:
+        if member.supervisor is not None:
+            member.supervisor.end()
+        member.upstream.disconnect()
+        task = asyncio.create_task(_closed(member), name=f"closing {member.upstream.name}")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _member(self, name: str, server: ServerConfig, config: Config, *, is_wanted: bool) -> _Member:
+        wanted = _Wanted(target_of(server), server.quarantined, is_wanted)
+        earlier = self._members.get(name)
+        if earlier is not None and earlier.wanted == wanted:
+            earlier.upstream.set_deadlines(config.deadlines.of(server))
+            return _Member(wanted, earlier.upstream, earlier.supervisor)
+        tools: tuple[UpstreamTool, ...] = ()
+        opens_older = False
+        # What the same server listed earlier stays known (A.4).
+        if earlier is not None and earlier.wanted.target == wanted.target:
+            tools, opens_older = earlier.upstream.tools, earlier.upstream.opens_older
+        kept = tuple(tool.without_text() for tool in tools) if wanted.names_only else tools
+        upstream = Upstream(
+            name,
+            wanted.target,
+            names_only=wanted.names_only,
+            tools=kept,
+            rest_seconds=self._rest_seconds,
+            opens_older=opens_older,
+            witness=self._witness,
+        )
+        upstream.set_deadlines(config.deadlines.of(server))
+        return _Member(wanted, upstream, Supervisor(upstream, self._policy) if wanted.enabled else None)
+
+    async def _log_first_loads(self) -> None:
+        """Log the outcome of the first loads once, when the last of them is over."""
+        supervisors = tuple(self.supervisors.values())
+        await asyncio.gather(*(supervisor.loaded() for supervisor in supervisors))
+        if supervisors:
+            _logger.info("%s", in_words(numbers_of(supervisors)))
+
+
+async def _closed(member: _Member) -> None:
+    if member.supervisor is not None:
+        await member.supervisor.close()
+    await member.upstream.close()
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """The config, the approvals file if it is not the config's own, and what asks the policy.
+
+    `metrics` and `file_status` are written by the gateway, and `labels` compares the labels of the config with the
+    policy.
+    """
+
+    config: Config
+    approvals: Path | None
+    policy: PolicyClient
+    metrics: Metrics = field(default_factory=Metrics)
+    file_status: FileStatus = field(default_factory=FileStatus)
+    labels: LabelCheck | None = None
+    only_agent: str = ""
+    """The agent that alone is served: no server beyond its scope is started."""
+    rest_seconds: float = REST_SECONDS
+    """For how long after the start of a failed opening calls do not open the server again."""
+
+
+@asynccontextmanager
+async def opened(options: GatewayOptions) -> AsyncIterator[AgentRouter]:
+    """Start to connect every enabled server and to follow the files; at the end, disconnect every server."""
+    runtime = GatewayRuntime(options)
+    following = asyncio.create_task(runtime.follow())
+    try:
+        yield runtime.router
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await runtime.close()
+
+
+class GatewayRuntime:
+    """Connects the servers, follows the files, and keeps a gateway for each agent."""
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self._options = options
+        self._files = Files(options.config, options.approvals, options.metrics, options.file_status, options.labels)
+        self._forms = FirstForms(self._files, self._apply)
+        self._changes = DefinitionChanges()
+        options.metrics.changed_definitions = self._changes.counts
+        self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness)
+        self._catalog = Catalog(options.policy, self._announce, witness=self._witness)
+        options.metrics.follow(self._pool.states, self._pool.loads)
+        self._inventory: Inventory | None = None
+        self._approvals = self._files.approvals
+        self._warnings = NameWarnings()
+        self._unread = UnreadFacts()
+        self._judgements, self._indexes = Judgements(), Indexes()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.router = AgentRouter(*self._made())
+        self._warn_of_names()
+
+    async def follow(self) -> None:
+        """Apply edits of the files, forever; a call that is not sent yet is decided again."""
+        async for edit in self._files.edits():
+            self._apply(edit)
+
+    def _apply(self, edit: Edit) -> None:
+        try:
+            before = self.router.tools
+            self.router.replace(*self._made())
+            if edit.config:
+                self._pool.retry(renew="config" not in edit.accepted)
+            self._renew()
+            after = self.router.tools
+            self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
+            self._warn_of_names()
+            self._files.report_applied(edit)
+            # A record may have been removed, or `trust` changed.
+            for upstream in (*self._pool.upstreams.values(), *(it.upstream for it in self._catalog.joined.values())):
+                if upstream.state == "connected":
+                    self._begin(self._forms.record(upstream.name, upstream.tools))
+        except Exception:
+            _logger.exception("an edit could not be applied")
+
+    async def close(self) -> None:
+        """Disconnect every server."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._options.labels is not None:
+            await self._options.labels.close()
+        await asyncio.gather(self._pool.close(), self._catalog.close())
+        await self._forms.close()
+        await self._changes.close()
+
+    def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
+        """Return gateways over the current files: for each agent, for a caller without a name, and for nobody."""
+        config = self._files.config
+        if self._options.labels is not None:
+            self._options.labels.apply(config)
+        approvals_file = self._files.approvals_path(config) or config.path.with_name(DEFAULT_APPROVALS)
+        self._changes.apply(config, self._files.approvals, approvals_file)
+        agent = self._options.only_agent
+        scope = None if not agent else config.agents[agent].servers if agent in config.agents else ()
+        self._pool.apply(config, scope)
+        self._catalog.apply(config)
+        inventory = Inventory(
+            config, self._files.approvals, self._pool.upstreams, self._inventory, lambda: self._catalog.joined
+        )
+        self._inventory = inventory
+        scopes = {name: agent.servers for name, agent in config.agents.items()}
+        self._unread.keep({"": (*config.servers, *config.catalog), **scopes})
+        scoped = {"": inventory, **{name: inventory.scoped(servers) for name, servers in scopes.items()}}
+        by_agent = {name: self._gateway(it, name, partial(self._gateway_of, name)) for name, it in scoped.items()}
+        return by_agent, self._gateway(inventory.scoped(()), ""), Tokens(config.agents), config.http
+
+    def _renew(self) -> None:
+        """Reconnect a server if a definition was approved that it does not list: the person saw another process."""
+        before, now = self._approvals, self._files.approvals
+        self._approvals = now
+        for name, upstream in self._pool.upstreams.items():
+            listed = {tool.name: tool.fingerprint for tool in upstream.tools}
+            for tool, record in now.records.get(name, {}).items():
+                new = record != before.record(name, tool)
+                if new and record.is_pinned and tool in listed and not listed[tool].matches(record.sha256):
+                    upstream.renew()
+
+    def _gateway_of(self, agent: str) -> Gateway:
+        return self.router.gateway_of(agent)
+
+    def _gateway(self, inventory: Inventory, agent: str, latest: Callable[[], Gateway] | None = None) -> Gateway:
+        return Gateway(
+            inventory,
+            Decisions(
+                self._options.policy,
+                agent=agent,
+                config=self._files.config.agents.get(agent),
+                unread=self._unread,
+                judgements=self._judgements,
+            ),
+            phrases(self._files.config.path, self._files.given, filter(inventory.sees, self._files.config.catalog)),
+            self._files.file_status,
+            self._options.metrics,
+            agent,
+            catalog=self._catalog,
+            loads=Loads(self._pool.supervisors),
+            indexes=self._indexes,
+            latest=latest,
+            changed_definitions=self._changes.unreviewed,
+        )
+
+    async def _witness(self, server: str, tools: tuple[UpstreamTool, ...]) -> None:
+        """See each list of a server's tools before it counts."""
+        self._changes.take(server, tools)
+        await self._forms.record(server, tools)
+
+    def _announce(self, server: str) -> None:
+        """Notify the agents that may see a server of the catalog that its tools have come or gone."""
+        self._begin(self._announced(self.router.agents_seeing(server)))
+        joined = self._catalog.joined.get(server)
+        if joined is not None:
+            self._begin(self._warnings.about(joined.upstream, self._files.config, self._files.approvals))
+
+    async def _announced(self, agents: Iterable[str]) -> None:
+        await self.router.list_changed.notify(agents)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _warn_of_names(self) -> None:
+        """Warn of servers and tools that a file names and that are not there, each as soon as that is known."""
+        config, approvals = self._files.config, self._files.approvals
+        self._warnings.about_servers(config, approvals)
+        for upstream in self._pool.upstreams.values():
+            if upstream.name in self._pool.supervisors:
+                self._begin(self._warnings.about(upstream, config, approvals))

@@ -1,0 +1,310 @@
+"""Search over the tools that one caller may see, and over nothing else (A.4).
+
+Splitting a text into words for the search, in any script.
+
+One search index for each set of visible tools, rebuilt if a tool is gone and extended if one is new (A.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
+from threading import Lock
+
+import tantivy
+
+from callability.adapter.discovery import MAX_WORD, without_stop_words
+
+_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|(?<=[A-Z].)(?=[a-z]))")
+_IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+_WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]{{1,{MAX_WORD}}}")
+_SLICE = re.compile(r"\S{1,64}")
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Split a text at every character that is no letter or digit and at camelCase humps, and fold case and width.
+
+    In scripts without spaces (Chinese, Japanese) every character is a word.
+    """
+    parted = _HUMP.sub(r" \g<0>", text if text.isascii() else _composed(text))
+    return tuple(_WORD.findall(parted.casefold()))
+
+
+def _composed(text: str) -> str:
+    # In slices: the time for a run of combining marks grows with the square of its length.
+    return _SLICE.sub(lambda piece: unicodedata.normalize("NFKC", piece[0]), text)
+
+
+MAX_QUERY_CHARACTERS = 10_000
+MAX_QUERY_WORDS = 32
+"""How many different words of a query are searched for; the rest is ignored."""
+
+_FIELDS = ("name", "server", "title", "description", "parameters")
+_IN_NAME = 2.0
+# Each is far above what one word adds: a whole name comes first, then names with all words of the query, or what these
+# begin, then parameters that are named as such, and then whatever words are found.
+_WHOLE_NAME = 100.0
+_ALL_IN_NAME = 50.0
+_WHOLE_PARAMETER = 10.0
+# Constant, and given to whole words too, so that the start of a name never outweighs a word in it.
+_BEGINNING = 0.5
+_SHORTEST_BEGINNING = 2
+_HEAP_BYTES = 15_000_000  # the least that the library accepts
+
+_STEMMER = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SearchDocument:
+    """What is searched of one tool; a text that is withheld or missing is empty."""
+
+    name: str
+    server: str
+    title: str = ""
+    description: str = ""
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def qualified_name(self) -> str:
+        """The name that callers use, `server:tool`."""
+        return f"{self.server}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document that a query found; scores are comparable within one result only."""
+
+    document: SearchDocument
+    score: float
+
+
+class ToolIndex:
+    """An index in memory that never changes: equal documents in any order give equal results (FR-002).
+
+    `grown` returns another index, over more documents. It gives the results of one that is built whole: scores count
+    the documents and words of all parts of an index, and only a document that is gone would still count.
+    """
+
+    def __init__(self, documents: Iterable[SearchDocument], base: ToolIndex | None = None) -> None:
+        added = tuple(documents)
+        self._schema: tantivy.Schema = base._schema if base else _schema()
+        self._parts: _Parts = base._parts if base else _Parts(self._schema)
+        self._documents: tuple[SearchDocument, ...] = (*base._documents, *added) if base else added
+        self._searcher = self._parts.searcher_with(added, len(self._documents))
+        # What the base has in order and in its set is not compared and hashed again: both take longer than a search.
+        self._in_order: tuple[_Ordered, ...] = tuple(
+            sorted((*(base._in_order if base else ()), *_ordered(added, base)))
+        )
+        self._ranks = [0] * len(self._in_order)
+        for rank, (_, _, place) in enumerate(self._in_order):
+            self._ranks[place] = rank
+        self.documents: frozenset[SearchDocument] = base.documents.union(added) if base else frozenset(added)
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def grown(self, documents: Iterable[SearchDocument]) -> ToolIndex:
+        """Return an index over these documents and more; this one stays as it is.
+
+        Raises:
+            NotGrowing: it has grown already; build the other index whole.
+        """
+        return ToolIndex(documents, self)
+
+    def search(self, query: str, limit: int | None = None) -> tuple[Hit, ...]:
+        """Return the hits of a query by falling score, then by qualified name: the first `limit`, or all of them.
+
+        Every text is a query: operators are plain words, and stop words count only in a query of nothing else, so that
+        they still find names.
+
+        Raises:
+            ValueError: the limit is below 1.
+        """
+        if limit is not None and limit < 1:
+            raise ValueError("a limit is at least 1")
+        clauses = [(tantivy.Occur.Should, clause) for clause in self._clauses(query[:MAX_QUERY_CHARACTERS])]
+        if not clauses or not self._documents:
+            return ()
+        # Every hit is read before the cut: if scores tie, the name decides and not the position in the index.
+        found = self._searcher.search(
+            tantivy.Query.boolean_query(clauses), limit=len(self._documents), count=False
+        ).hits
+        places = self._searcher.fast_field_values("place", [address for _, address in found])
+        # Rounded: the last digits of a sum depend on the order in which its parts were added.
+        ranks = self._ranks
+        ranked = [
+            (-round(score, 4), ranks[int(place or 0)], int(place or 0))
+            for (score, _), place in zip(found, places, strict=True)
+        ]
+        best = sorted(ranked) if limit is None else nsmallest(limit, ranked)
+        return tuple(Hit(self._documents[place], -score) for score, _, place in best)
+
+    def _clauses(self, query: str) -> Iterator[tantivy.Query]:
+        query_words = tuple(dict.fromkeys(words(query)))
+        wanted = without_stop_words(query_words)
+        fields = _FIELDS if wanted else ("name", "server")
+        wanted = (wanted or query_words)[:MAX_QUERY_WORDS]
+        for meant in _names(query):
+            yield tantivy.Query.const_score_query(self._term("whole_name", meant), _WHOLE_NAME)
+            yield tantivy.Query.const_score_query(self._term("whole_parameter", meant), _WHOLE_PARAMETER)
+        for stem in dict.fromkeys(_STEMMER.analyze(" ".join(wanted))):
+            name, *others = (self._term(field, stem) for field in fields)
+            # The best field, not the sum: a tool with two words of the query comes before one that repeats one.
+            yield tantivy.Query.disjunction_max_query([tantivy.Query.boost_query(name, _IN_NAME), *others])
+        beginnings = [self._term("beginnings", word) for word in wanted]
+        for beginning in beginnings:
+            yield tantivy.Query.const_score_query(beginning, _BEGINNING)
+        if beginnings:
+            every = [(tantivy.Occur.Must, beginning) for beginning in beginnings]
+            yield tantivy.Query.const_score_query(tantivy.Query.boolean_query(every), _ALL_IN_NAME)
+
+    def _term(self, field: str, value: str) -> tantivy.Query:
+        return tantivy.Query.term_query(self._schema, field, value, index_option="freq")
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    for field in _FIELDS:
+        builder.add_text_field(field, tokenizer_name="stems", index_option="freq")
+    for field in ("whole_name", "whole_parameter", "beginnings"):
+        builder.add_text_field(field, tokenizer_name="whitespace", index_option="basic")
+    builder.add_unsigned_field("place", fast=True)
+    return builder.build()
+
+
+class NotGrowing(Exception):
+    """An index has grown already, or failed to."""
+
+
+class _Parts:
+    """What the indexes of a growing set of documents share. Each sees it as it was when it was made."""
+
+    def __init__(self, schema: tantivy.Schema) -> None:
+        self._lock = Lock()
+        self._documents = 0
+        self._index = tantivy.Index(schema)
+        self._index.register_tokenizer("stems", _STEMMER)
+
+    def searcher_with(self, added: tuple[SearchDocument, ...], together: int) -> tantivy.Searcher:
+        """Add documents, of which there are then so many `together`, and return a searcher over all of them.
+
+        Raises:
+            NotGrowing: there are others already.
+        """
+        with self._lock:
+            first, self._documents = self._documents, -1
+            if first != together - len(added):
+                self._documents = first
+                raise NotGrowing
+            # Only while the index grows: an open writer has several threads and its heap.
+            writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+            for place, document in enumerate(added, first):
+                writer.add_document(_entry(place, document))
+            writer.commit()
+            writer.wait_merging_threads()
+            self._index.reload()
+            self._documents = together
+            return self._index.searcher()
+
+
+_Ordered = tuple[str, SearchDocument, int]
+"""What documents are ordered by, and the place of one in its index."""
+
+
+def _ordered(added: Iterable[SearchDocument], base: ToolIndex | None) -> Iterator[_Ordered]:
+    for place, document in enumerate(added, len(base) if base else 0):
+        yield document.qualified_name, document, place
+
+
+def _entry(place: int, document: SearchDocument) -> tantivy.Document:
+    name, server = words(document.name), words(document.server)
+    texts = {
+        "name": name,
+        "server": server,
+        "title": words(document.title),
+        "description": words(document.description),
+        "parameters": words(" ".join(document.parameters)),
+        "whole_name": ("".join(name), "".join(server + name)),
+        "whole_parameter": tuple("".join(words(parameter)) for parameter in document.parameters),
+        "beginnings": _beginnings(name + server),
+    }
+    entry = tantivy.Document()
+    entry.add_unsigned("place", place)
+    for field, found in texts.items():
+        entry.add_text(field, " ".join(found))
+    return entry
+
+
+def _names(query: str) -> Iterator[str]:
+    """Yield what may be a name: the query as a whole, and each compound such as `delete_file` in it."""
+    compounds = (words(piece) for piece in query.split()[:MAX_QUERY_WORDS])
+    meant = (words(query), *(parts for parts in compounds if len(parts) > 1))
+    yield from dict.fromkeys("".join(parts) for parts in meant if parts)
+
+
+def _beginnings(found: tuple[str, ...]) -> Iterator[str]:
+    for word in found:
+        for end in range(_SHORTEST_BEGINNING, len(word) + 1):
+            yield word[:end]
+
+
+MAX_INDEXES = 32
+"""How many indexes are kept for all agents, beside those of each agent's latest search; the least recently used one
+goes first.
+"""
+MAX_BASES = 4
+"""How many of the latest indexes are compared with a set of documents, to find one that has nearly all of them."""
+MAX_ADDED = 500
+"""How many documents may be added to an index; if there are more, a new one is built."""
+
+
+class Indexes:
+    """Builds indexes in a thread, once for concurrent callers, and keeps the latest.
+
+    If documents came and none went, the index over the earlier ones grows. Otherwise the index is built whole: the
+    scores of an index from which a document was deleted still count it (FR-002).
+    """
+
+    def __init__(self) -> None:
+        self._building: OrderedDict[frozenset[SearchDocument], asyncio.Task[ToolIndex]] = OrderedDict()
+
+    async def of(self, wanted: Iterable[SearchDocument]) -> ToolIndex:
+        """Return the index over documents and nothing else."""
+        documents = frozenset(wanted)
+        task = self._building.get(documents)
+        if task is None:
+            task = asyncio.create_task(asyncio.to_thread(_built, documents, self._base(documents)))
+            self._building[documents] = task
+            while len(self._building) > MAX_INDEXES:
+                self._building.popitem(last=False)
+        self._building.move_to_end(documents)
+        try:
+            # A caller that goes must not take the index from the others.
+            return await asyncio.shield(task)
+        except BaseException:
+            if task.done() and (task.cancelled() or task.exception()):
+                self._building.pop(documents, None)
+            raise
+
+    def _base(self, documents: frozenset[SearchDocument]) -> ToolIndex | None:
+        """Return an index over nearly all of some documents and no others, if one of the latest is."""
+        done = (task for task in reversed(self._building.values()) if task.done() and not task.cancelled())
+        for task in islice(done, MAX_BASES):
+            index = None if task.exception() else task.result()
+            if index and 0 < len(documents) - len(index) <= MAX_ADDED and index.documents < documents:
+                return index
+        return None
+
+
+def _built(documents: frozenset[SearchDocument], base: ToolIndex | None) -> ToolIndex:
+    if base is not None:
+        with suppress(NotGrowing):
+            return base.grown(documents - base.documents)
+    return ToolIndex(documents)

@@ -1,0 +1,66 @@
+"""The traces of this process, if they are asked for: nothing of OpenTelemetry is imported otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from callability.client import Hooks
+
+_NEEDS = "traces need the extra `otel` (`opentelemetry.sdk` cannot be imported): run pip install 'callability[otel]'"
+
+
+class NoTraces(Exception):
+    """Traces were asked for and there can be none; the text says why."""
+
+
+_running: list[Any] = []
+
+
+def check_traces() -> None:
+    """Check that there can be traces.
+
+    Raises:
+        NoTraces: the extra is not installed, or a variable has a value that is not supported.
+    """
+    tracing = _imported()
+    try:
+        tracing.exporter_class()
+    except tracing.TracingRefused as error:
+        raise NoTraces(str(error)) from error
+
+
+def start_traces(program: str) -> Callable[[], None]:
+    """Send traces from now on, as `OTEL_*` say; return what sends the last ones.
+
+    Args:
+        program: the name of the service in the traces, unless a variable gives one.
+
+    Raises:
+        NoTraces: as for `check_traces`.
+    """
+    check_traces()
+    tracing = _imported().Tracing(program)
+    _running.append(tracing)
+    stop: Callable[[], None] = tracing.stop
+    return stop
+
+
+def client_hooks() -> Hooks | None:
+    """Return the hooks of a client in this process, which report its calls as spans; None if there are no traces."""
+    if not _running:
+        return None
+    from callability.otel.spans import TracingHooks  # noqa: PLC0415  # of an extra
+
+    return TracingHooks()
+
+
+def _imported() -> Any:
+    try:
+        from callability.otel import tracing  # noqa: PLC0415  # of an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        raise NoTraces(_NEEDS) from error
+    return tracing

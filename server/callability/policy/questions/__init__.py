@@ -1,1 +1,0 @@
-"""The three questions: their facts, statuses and texts, and who can change what."""

@@ -1,1 +1,0 @@
-"""Reports about a policy for people: explanations, tables, effects, differences, and meanings of findings."""

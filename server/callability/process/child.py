@@ -1,0 +1,205 @@
+"""A module that runs in a child process: how the process is started, given a task, ended, and why it failed.
+
+NoOutput            a sentence without its subject
+├── CannotStart     the system refused to start the process
+├── TimedOut        it took too long
+└── Exited          it failed by itself
+
+The limits that a child process sets for itself, because it may outlive the process that started it.
+
+The output of a child process, awaited by a service that goes on meanwhile.
+
+Tasks that run in the background of a block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from threading import Event, Thread, Timer
+from typing import IO, Any, TypeVar
+
+MAX_MEMORY = 4 * 1024**3
+"""Bytes of address space of a child process."""
+
+
+def limit_this_process(cpu_seconds: int | None = None) -> None:
+    """Limit the memory of this process and of those that it starts, and the processor time of each if that is given.
+
+    At its limit of processor time SIGXCPU ends a process, and SIGKILL a second later.
+    """
+    _limit(resource.RLIMIT_AS, MAX_MEMORY, MAX_MEMORY)
+    if cpu_seconds is not None:
+        _limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
+
+
+def _limit(kind: int, soft: int, hard: int) -> None:
+    """Set a limit, unless the one that is inherited is lower."""
+    _, most = resource.getrlimit(kind)
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+    resource.setrlimit(kind, (soft, hard))
+
+
+Output = TypeVar("Output")
+MAX_LINE = 300
+"""Bytes of the last line of a failure that are kept."""
+
+
+class NoOutput(Exception):
+    """A child process gave no output. The text says why, to be read after what the process was for."""
+
+
+class CannotStart(NoOutput):
+    """The system refused to start the process."""
+
+    def __init__(self, error: OSError) -> None:
+        self.reason = (error.strerror or "error").lower()
+        super().__init__(f"its process cannot be started: {self.reason}")
+
+
+class TimedOut(NoOutput):
+    """The process took too long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"it took longer than {seconds:g} seconds")
+
+
+class Exited(NoOutput):
+    """The process failed: its exit code, negative for a signal, and its last line on standard error."""
+
+    def __init__(self, code: int, last_line: str) -> None:
+        self.code = code
+        if code < 0:
+            self.reason = f"it was ended by {signal.Signals(-code).name}"
+        else:
+            self.reason = last_line or f"it exited with code {code}"
+        super().__init__(f"its process failed: {self.reason}")
+
+
+def command(module: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command that runs a module with this Python."""
+    # `-P`: a file in the current directory must not stand in for a module of the process.
+    return (sys.executable, "-P", "-W", "ignore", "-m", module, *arguments)
+
+
+def end_group(process: int) -> None:
+    """End a process that leads a group, and those that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+
+
+class Child:
+    """A module in a child process. In a group of its own, the processes that it starts end with it.
+
+    Raises:
+        CannotStart: the system refuses.
+    """
+
+    def __init__(self, module: str, *arguments: str, own_group: bool = True) -> None:
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                command(module, *arguments), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=own_group
+            )
+        except OSError as error:
+            raise CannotStart(error) from error
+        self._own_group = own_group
+        self._last_line = b""
+
+    def exchange(self, task: bytes, seconds: float, read: Callable[[IO[bytes]], Output]) -> Output:
+        """Write a task, which the process reads whole before it writes, and return what `read` makes of its output.
+
+        Raises:
+            NoOutput: it took longer than `seconds`, or failed.
+        """
+        process, over = self._process, Event()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timer = Timer(seconds, self._end_late, (over,))
+        errors = Thread(target=self._keep_last_line)
+        try:
+            with process:
+                timer.start()
+                errors.start()
+                try:
+                    _write(process.stdin, task)
+                    output = read(process.stdout)
+                except BaseException:
+                    self.end()
+                    raise
+                finally:
+                    # A process that still writes has to fail: nobody reads on.
+                    process.stdout.close()
+                    errors.join()
+        finally:
+            timer.cancel()
+        if over.is_set():
+            raise TimedOut(seconds)
+        if process.returncode:
+            raise Exited(process.returncode, self._last_line.decode(errors="replace"))
+        return output
+
+    def end(self) -> None:
+        """End the process, if it has not ended, and those that it started if it has a group of its own."""
+        if self._process.poll() is None:
+            if self._own_group:
+                end_group(self._process.pid)
+            else:
+                self._process.kill()
+
+    def _end_late(self, over: Event) -> None:
+        over.set()
+        self.end()
+
+    def _keep_last_line(self) -> None:
+        errors = self._process.stderr
+        assert errors is not None
+        while line := errors.readline(MAX_LINE):
+            self._last_line = line.strip() or self._last_line
+
+
+def _write(stdin: IO[bytes], task: bytes) -> None:
+    """Write a task. A process that ends without reading it says why in its exit code."""
+    with suppress(BrokenPipeError):
+        stdin.write(task)
+    with suppress(BrokenPipeError):
+        stdin.close()
+
+
+async def output_of(module: str, task: bytes, seconds: float) -> bytes:
+    """Run a module, hand it a task on standard input, and return what it writes to standard output.
+
+    A caller that stops waiting ends the process, and those that it started.
+
+    Raises:
+        NoOutput: the process cannot be started, took longer than `seconds`, or failed.
+    """
+    # Not asyncio's own: under uvloop the end of a child's pipe can go unnoticed.
+    child = Child(module)
+    try:
+        return await asyncio.to_thread(child.exchange, task, seconds, _whole)
+    finally:
+        child.end()
+
+
+def _whole(output: IO[bytes]) -> bytes:
+    return output.read()
+
+
+@asynccontextmanager
+async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run coroutines inside the context, and cancel them at its end."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,1 +1,0 @@
-"""Who may call the service: callers by token or certificate, read from a file, and what each may call."""

@@ -1,1 +1,0 @@
-"""What the calls of the contract do, by whichever policy is served."""

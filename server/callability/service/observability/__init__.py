@@ -1,1 +1,0 @@
-"""What operators see of decisions: metrics, and the facts that decisions lack."""
