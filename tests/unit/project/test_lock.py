@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from support.checkout import ROOT
 
-LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+LOCKS = sorted((ROOT / "ops/requirements").glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PYTHONS = ("3.11", "3.12", "3.13")
 GROUPS = ("pip", "build", "lock", "node", "fuzz", "ops")
@@ -21,7 +21,7 @@ GROUPS = ("pip", "build", "lock", "node", "fuzz", "ops")
 
 def _pins(lock: str) -> list[Requirement]:
     """Return what a lock file pins, without the hashes."""
-    text = (ROOT / f"requirements/{lock}.txt").read_text()
+    text = (ROOT / f"ops/requirements/{lock}.txt").read_text()
     return [Requirement(line.removesuffix(" \\")) for line in text.splitlines() if re.match(r"[a-z0-9]", line)]
 
 
@@ -97,5 +97,5 @@ def test_every_pin_has_hashes_and_no_file_names_a_host(lock: Path) -> None:
 
 def test_every_lock_is_renewed_by_the_one_command() -> None:
     """None is left behind."""
-    script = (ROOT / "requirements/lock.sh").read_text()
+    script = (ROOT / "ops/requirements/lock.sh").read_text()
     assert {*re.findall(r"^lock ([a-z]+) ", script, re.MULTILINE)} == {path.stem for path in LOCKS}

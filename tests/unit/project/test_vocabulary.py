@@ -50,7 +50,7 @@ ALLOWED = {
 }
 """Names that may stay in a file or a directory, each with its reason."""
 
-_TOPS = ("server", "tests", "demo", "bench", "examples")
+_TOPS = ("server", "tests", "bench", "examples")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 

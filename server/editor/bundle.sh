@@ -4,9 +4,9 @@ set -euo pipefail
 directory=$1
 page=server/callability/studio/page
 mkdir -p "$directory"
-cp editor/package.json editor/package-lock.json editor/codemirror.js "$directory"
+cp server/editor/package.json server/editor/package-lock.json server/editor/codemirror.js "$directory"
 npm ci --prefix "$directory" --ignore-scripts --no-audit --no-fund --loglevel=error
 "$directory/node_modules/.bin/esbuild" "$directory/codemirror.js" --bundle --minify --format=esm --target=es2022 \
   --legal-comments=none --charset=utf8 --log-level=warning --metafile="$directory/meta.json" --outfile="$page/codemirror.js"
-python3 editor/licences.py "$directory" > "$page/codemirror.licences.txt"
+python3 server/editor/licences.py "$directory" > "$page/codemirror.licences.txt"
 (cd "$page" && sha256sum codemirror.js > codemirror.sha256)

@@ -4,12 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# lock NAME SOURCE...: writes requirements/NAME.txt.
+# lock NAME SOURCE...: writes ops/requirements/NAME.txt.
 lock() {
   local name=$1
   shift
   "$UV" pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" \
-    "${options[@]}" --output-file "requirements/$name.txt" "$@"
+    "${options[@]}" --output-file "ops/requirements/$name.txt" "$@"
 }
 
 options=("$@")
@@ -20,5 +20,5 @@ lock dev --extra demo --extra dev pyproject.toml
 lock stubs proto/requirements.txt
 lock node --group node
 lock fuzz --group fuzz
-lock ops --group ops --constraint requirements/dev.txt
+lock ops --group ops --constraint ops/requirements/dev.txt
 lock fleet --group fleet
