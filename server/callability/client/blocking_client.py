@@ -1,32 +1,39 @@
+# Generated from `client.py` by `make client`.
 """The client for threads."""
 
 from __future__ import annotations
 
-from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
-from callability.adapter.rejection import ambiguous_tool
-from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
-from callability.client.hooks import PolicyUnavailable
-from callability.client.inventory import Decision
-from callability.client.inventory import Inventory
-from callability.client.local import MAX_AGE_SECONDS, BlockingLocal, local_decisions
-from callability.client.remote import BlockingRemote
-from callability.client.replicas import ATTEMPT_SECONDS, Replicas
-from callability.client.replicas import CHECK_TOOL, CHECK_TOOLS, CLASSIFY_ENABLE, CLASSIFY_LOAD, EXPLAIN_TOOL, GET_POLICY, Method, Request, Response
-from callability.client.replicas import PLAIN, Credentials
-from callability.client.replicas import ReplicaState
-from callability.v1 import callability_service_pb2 as pb
-from callability.v1.facts_pb2 import Agent
-from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-# Generated from `client.py` by `make client`.
-
-
-
+from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
+from callability.adapter.rejection import ambiguous_tool
+from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks, PolicyUnavailable
+from callability.client.inventory import Decision, Inventory
+from callability.client.local import MAX_AGE_SECONDS, BlockingLocal, local_decisions
+from callability.client.remote import BlockingRemote
+from callability.client.replicas import (
+    ATTEMPT_SECONDS,
+    CHECK_TOOL,
+    CHECK_TOOLS,
+    CLASSIFY_ENABLE,
+    CLASSIFY_LOAD,
+    EXPLAIN_TOOL,
+    GET_POLICY,
+    PLAIN,
+    Credentials,
+    Method,
+    Replicas,
+    ReplicaState,
+    Request,
+    Response,
+)
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1.facts_pb2 import Agent
+from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
 
 
 class _Calls(Protocol):
