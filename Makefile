@@ -171,6 +171,7 @@ client: $(VENV)/installed ## Generate the Python client for threads from the one
 	PYTHONPATH=tests $(BIN)/python -m support.blocking_client
 
 docs: $(VENV)/installed ## Generate the pages about the config and the Python API, the schemas, and the answers in the page for agents.
+	PYTHONPATH=tests $(BIN)/python -m support.package_drawing
 	$(BIN)/callability schema config --markdown > docs/config.md
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema

@@ -406,7 +406,7 @@ def test_what_is_saved_is_what_is_shown_in_the_question(page: Page, policy: Path
     assert "It is off." in (policy / "callability.yaml").read_text()
 
 
-def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Page, policy: Path) -> None:
+def test_a_file_that_changes_on_disk_is_applied_unless_it_is_edited(page: Page, policy: Path) -> None:
     """A notice says so, and the edit stays until it is discarded or replaces the other one."""
     take = page.get_by_role("button", name="Discard the edit and load the file")
     keep = page.get_by_role("button", name="Keep the edit")

@@ -143,7 +143,7 @@ class Wire:
         elif self._next is not None and not self._next.done() and (what != "challenge" or self._authorization):
             self._next.set_result(what)
 
-    async def own(self) -> None:
+    async def run(self) -> None:
         """Open, hold and leave."""
         try:
             with self._scope:

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from callability.kernel.rule_set import Axis, RuleSet, Verdict, Words
 
 __all__ = ["Axis", "BundleRefused", "LocalCalls", "LocalPolicy", "RefusalCode", "RuleSet", "Verdict", "Words", "read"]
-_MODULES = {"policy": ("LocalPolicy", "read"), "refusal": ("BundleRefused", "RefusalCode"), "calls": ("LocalCalls",)}
-_MODULES |= {"rule_set": ("Axis", "RuleSet"), "verdict": ("Verdict", "Words")}
+_MODULES = {
+    "calls": ("LocalCalls",),
+    "envelope": ("BundleRefused", "RefusalCode"),
+    "policy": ("LocalPolicy", "read"),
+    "rule_set": ("Axis", "RuleSet", "Verdict", "Words"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from callability.contract.finding import Finding, Place, line, shown
 from callability.files import document
@@ -187,6 +188,13 @@ def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, obje
     return dict(client_side.getpeercert() or {})
 
 
+class Record(Protocol):
+    """Where it is recorded when a certificate expires, and whether an edit of its files was applied."""
+
+    def __call__(self, expires: datetime, *, applied: bool | None = None) -> None:
+        """Record it."""
+
+
 class WatchedCertificates:
     """The last good state of the files."""
 
@@ -196,10 +204,14 @@ class WatchedCertificates:
         self.current = read_certificates(files)
         self.edition = 0
         """How often the files were replaced."""
-        self.changed: Callable[[bool], None] = lambda in_effect: None
-        """Called after each change of the files, with whether it is in effect."""
+        self._record: Record | None = None
         self.authorities_changed: Callable[[], None] = lambda: None
         """Called when connections that begin from now on are checked by other authorities."""
+
+    def report_to(self, record: Record) -> None:
+        """Report when the certificate in effect expires, now and after each edit of the files."""
+        self._record = record
+        record(self.current.not_after)
 
     async def follow(self) -> None:
         """Read the files again when they change, for ever; the last good state stays in effect."""
@@ -230,7 +242,8 @@ class WatchedCertificates:
             if self.current.client_authorities != before:
                 self.authorities_changed()
             _logger.info("the certificate is replaced; the new one expires at %s", self.current.not_after.isoformat())
-        self.changed(refused is None)
+        if self._record is not None:
+            self._record(self.current.not_after, applied=refused is None)
 
 
 class CurrentContext(ssl.SSLContext):

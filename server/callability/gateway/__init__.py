@@ -1,14 +1,15 @@
 """The MCP gateway: it connects to upstream servers and serves agents the tools that a policy lets them call.
 
-Twelve rooms, bottom to top; each imports only from those above it in this list:
+Its rooms, bottom to top; each imports only from those above it in this list:
 
 - `config`: the operator's files, read once and checked whole
-- `policy_client`: asking the policy by `callability.client`, with one form for its errors
+- `policy_client`: asks the policy by `callability.client`, with one form for its errors
 - `upstream`: connections to upstream MCP servers, each with one owner
 - `loading`: loads the tools of servers, and retries what the policy calls transient
 - `catalog`: servers that agents enable and disable, and a person's consent
 - `observability`: metrics, logs and the status of the watched files
-- `inventory`: the known servers and tools, and the search index over them
+- `tool_index`: the search index over tools
+- `inventory`: the known servers and tools
 - `tools`: the gateway's own tools, from the dispatch of a call to its answer
 - `agents`: which agent sends a request, and whom to notify of a changed tool list
 - `offline`: what the commands read from servers without a running gateway

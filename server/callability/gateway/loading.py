@@ -41,6 +41,23 @@ from callability.gateway.upstream import Failure, Target, Upstream, UpstreamErro
 from callability.v1 import outcome_pb2 as pb
 from callability.v1.callability_service_pb2 import ClassifyLoadRequest, ClassifyLoadResponse
 
+__all__ = [
+    "LOADING",
+    "Load",
+    "LoadOutcome",
+    "LoadPolicy",
+    "LoadResult",
+    "LoadStub",
+    "Loader",
+    "Loads",
+    "Supervisor",
+    "get_tools_with_resilience",
+    "in_words",
+    "messages_of",
+    "numbers_of",
+    "signals_of",
+]
+
 Triple = tuple[list[UpstreamTool], list[str], list[str]]
 """All tools, the names of the servers that failed, and the error of each, in the same order."""
 
@@ -561,25 +578,3 @@ def _is_alike(outcome: LoadOutcome, earlier: LoadOutcome) -> bool:
 
 def _opened_meanwhile(upstream: Upstream) -> LoadOutcome:
     return LoadOutcome(upstream.name, LoadStatus.AVAILABLE, upstream.tools, None, 1, ClassifyLoadResponse())
-
-
-Keeper = Supervisor
-"""The former name, kept for programs that import it."""
-
-__all__ = [
-    "LOADING",
-    "Keeper",
-    "Load",
-    "LoadOutcome",
-    "LoadPolicy",
-    "LoadResult",
-    "LoadStub",
-    "Loader",
-    "Loads",
-    "Supervisor",
-    "get_tools_with_resilience",
-    "in_words",
-    "messages_of",
-    "numbers_of",
-    "signals_of",
-]

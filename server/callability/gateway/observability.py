@@ -384,7 +384,7 @@ class Metrics:
         self._edits = self._counter(
             "callability_file_edits",
             "Edits of a file while the gateway runs, by whether they were applied.",
-            ("file", "taken_over"),
+            ("file", "applied"),
         )
         self._broken = self._gauge("callability_file_broken", "1 while a file as it is written is refused.", ("file",))
         for file in ("config", "approvals"):
@@ -472,7 +472,7 @@ class Metrics:
 
     def watch_certificates(self, certificates: WatchedCertificates) -> None:
         """Follow the certificates of the gateway."""
-        self._certificate.follow(certificates)
+        certificates.report_to(self._certificate.record)
 
     def labels_compared(self, undeclared: int, *, checked: bool) -> None:
         """Set how many labels and facts of the config are not declared, and whether they could be compared."""
@@ -480,9 +480,9 @@ class Metrics:
         self._undeclared.set(undeclared)
         self._labels_checked.set(checked)
 
-    def edited(self, file: str, *, taken_over: bool) -> None:
+    def edited(self, file: str, *, applied: bool) -> None:
         """Count an edit of `config` or `approvals`."""
-        self._edits.labels(file, str(taken_over).lower()).inc()
+        self._edits.labels(file, str(applied).lower()).inc()
 
     def stands(self, file: str, *, broken: bool) -> None:
         """Set whether a file as it is written was refused."""

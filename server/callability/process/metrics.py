@@ -1,7 +1,4 @@
-"""The HTTP endpoint from which Prometheus scrapes metrics.
-
-Metrics of the certificates of a server.
-"""
+"""The HTTP endpoint from which Prometheus scrapes metrics, and the metrics of a server's certificate."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from socketserver import ThreadingMixIn
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +16,6 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
 
-from callability.files.certificates import WatchedCertificates
 from callability.process.address import AddressRefused, is_loopback
 
 
@@ -34,21 +31,17 @@ class CertificateMetrics:
         self._edits = Counter(
             "callability_certificate_edits",
             "Replacements of the certificate files, by whether they were applied.",
-            ("taken_over",),
+            ("applied",),
             registry=registry,
         )
-        for taken_over in ("true", "false"):
-            self._edits.labels(taken_over)
+        for applied in ("true", "false"):
+            self._edits.labels(applied)
 
-    def follow(self, certificates: WatchedCertificates) -> None:
-        """Record the certificates, and each replacement of them."""
-        self._expires.set(certificates.current.not_after.timestamp())
-
-        def changed(in_effect: bool) -> None:
-            self._edits.labels(str(in_effect).lower()).inc()
-            self._expires.set(certificates.current.not_after.timestamp())
-
-        certificates.changed = changed
+    def record(self, expires: datetime, *, applied: bool | None = None) -> None:
+        """Record when the certificate in effect expires, and after an edit of its files whether it was applied."""
+        self._expires.set(expires.timestamp())
+        if applied is not None:
+            self._edits.labels(str(applied).lower()).inc()
 
 
 CONNECTIONS = 16

@@ -53,14 +53,14 @@ class EditReports:
             extra=fields(revision=policy.revision),
         )
         self._metrics.decides(policy, checked.engine)
-        self._metrics.edited(taken_over=True)
+        self._metrics.edited(applied=True)
 
     def rejected(self, rejected: RejectedEdit, decides: str) -> None:
         """Report that an edit was rejected, and which revision decides."""
         _log(logging.ERROR, rejected.findings)
         words = "the edit of the policy is refused: revision %s still decides"
         _logger.error(words, decides, extra=fields(revision=decides))
-        self._metrics.edited(taken_over=False)
+        self._metrics.edited(applied=False)
 
 
 class ServedEdits:

@@ -221,11 +221,11 @@ class CallerMetrics(Collector):
         self._edits = Counter(
             "callability_callers_edits",
             "Edits of the callers file, by whether they were applied.",
-            ("taken_over",),
+            ("applied",),
             registry=registry,
         )
-        for taken_over in ("true", "false"):
-            self._edits.labels(taken_over)
+        for applied in ("true", "false"):
+            self._edits.labels(applied)
         self._broken = Gauge("callability_callers_broken", "1 while the callers file is refused.", registry=registry)
         registry.register(self)
 
@@ -337,11 +337,11 @@ class PolicyMetrics:
         self._edits = Counter(
             "callability_policy_edits",
             "Edits of the policy's files while it is served, by whether they were applied.",
-            ("taken_over",),
+            ("applied",),
             registry=registry,
         )
-        for taken_over in ("true", "false"):
-            self._edits.labels(taken_over)
+        for applied in ("true", "false"):
+            self._edits.labels(applied)
         self._broken = Gauge(
             "callability_policy_broken", "1 while the policy as written has errors.", registry=registry
         )
@@ -429,10 +429,10 @@ class PolicyMetrics:
         """Count facts of servers, tools or agents that the rule file does not declare."""
         self._undeclared.labels(subject).inc(facts)
 
-    def edited(self, *, taken_over: bool) -> None:
+    def edited(self, *, applied: bool) -> None:
         """Count an edit."""
-        self._edits.labels(str(taken_over).lower()).inc()
-        self.refuses(files=not taken_over)
+        self._edits.labels(str(applied).lower()).inc()
+        self.refuses(files=not applied)
 
     def refuses(self, *, files: bool) -> None:
         """Note whether the policy as written is refused."""

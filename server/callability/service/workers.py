@@ -120,7 +120,7 @@ class Instance:
         if self._callers is not None:
             about_callers.follow(self._callers)
         if self._certificates is not None:
-            about_certificates.follow(self._certificates)
+            self._certificates.report_to(about_certificates.record)
         self._server = Server(
             checked,
             options.port(self._certificates),

@@ -3,10 +3,13 @@
 A table has a row for each tool, and a column for each fact, with the fact's name. Null is unknown. `decide` yields the
 verdicts batch by batch, in constant memory.
 
-Its modules, from bottom to top: `name_classes` and `fact_column` read the columns of facts, `states` and `transitions`
-walk the decision diagram with tables, `rule_columns` and `verdict_columns` decide and write, `validation` and
-`decoding` see to what columns hold, and `column_policy` joins them. `tables` reads and writes files: `text_tables`
-those in text, and `arrow_files` those that are checked in a child process.
+Its modules, bottom to top; each imports only from those above it in this list:
+
+- `fact_column`: reads the columns of facts
+- `verdict_columns`: walks the decision diagram with columns, and writes the verdicts
+- `formats`: tables as text, and Arrow files, which a child process checks
+- `column_policy`: a compiled policy over columns
+- `files`: reads and writes files of tables
 """
 
 from callability.tables.column_policy import ColumnPolicy, Columns, Reading, decide

@@ -16,7 +16,7 @@ from callability.bundle.v1 import bundle_pb2 as pb
 from callability.contract.finding import did_you_mean, listed, nearest
 from callability.kernel.envelope import opened
 from callability.kernel.policy import read
-from callability.tables.fact_column import Codes, FactReader, OddValues, UnfitColumn
+from callability.tables.fact_column import Codes, ColumnReader, OddValues, UnfitColumn
 from callability.tables.formats import plain_form
 from callability.tables.verdict_columns import ColumnCheck, RuleColumns, VerdictColumns
 
@@ -167,7 +167,7 @@ class Reading:
     ) -> None:
         self._rules, self._verdicts = rules, verdicts
         facts = rules.rule_set.facts
-        self._readers = {place: FactReader(facts[place], rules.names.get(place)) for place in rules.facts}
+        self._readers = {place: ColumnReader(facts[place], rules.names.get(place)) for place in rules.facts}
         self._rows_read = 0
         self._constants = _constants(self._readers, schema, columns)
         self._columns = {place: each.name for place, each in self._readers.items() if place not in self._constants}
@@ -229,7 +229,7 @@ def decide(
         yield reading.decide(batch)
 
 
-def _constants(readers: Mapping[int, FactReader], schema: pa.Schema, columns: Columns) -> dict[int, int]:
+def _constants(readers: Mapping[int, ColumnReader], schema: pa.Schema, columns: Columns) -> dict[int, int]:
     """Return the codes of facts that have no column."""
     found = {}
     for place, reader in readers.items():
@@ -246,7 +246,7 @@ def _constants(readers: Mapping[int, FactReader], schema: pa.Schema, columns: Co
     return found
 
 
-def _missing(constant: Iterable[FactReader], columns: Columns) -> dict[str, str | None]:
+def _missing(constant: Iterable[ColumnReader], columns: Columns) -> dict[str, str | None]:
     """Return the facts whose column is missing, each with its value; a given agent needs none."""
     return {reader.name: reader.default for reader in constant if reader.name != "agent.name" or columns.agent is None}
 
@@ -275,7 +275,7 @@ def _check_kept(kept: Sequence[str], schema: pa.Schema, verdict: pa.Schema) -> N
 
 
 def _field(fact: pb.Fact) -> pa.Field:
-    reader = FactReader(fact)
+    reader = ColumnReader(fact)
     values = "" if reader.is_name or reader.boolean else ", ".join(fact.values)
     return pa.field(
         fact.name, reader.arrow_type, nullable=not (fact.asserted and reader.is_name), metadata={"values": values}

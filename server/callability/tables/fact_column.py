@@ -112,7 +112,7 @@ def number_of_codes(fact: pb.Fact) -> int:
     return len(fact.values) + (not fact.asserted)
 
 
-class FactReader:
+class ColumnReader:
     """Reads the columns of one fact.
 
     A *code* is the place of a value of the fact; the number of values stands for unknown. An asserted fact has no such

@@ -193,7 +193,7 @@ def test_a_value_that_does_not_fit_is_a_finding_without_the_value(tmp_path: Path
     assert "secret" not in done.stderr
 
 
-def test_an_edit_that_names_a_variable_that_is_not_set_is_not_taken_over(tmp_path: Path) -> None:
+def test_an_edit_that_names_a_variable_that_is_not_set_is_not_applied(tmp_path: Path) -> None:
     """The last good state stays, and the log names the missing variable; a default fixes it."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
     mail = shelf(tmp_path, "mail", SEND)

@@ -331,7 +331,7 @@ def test_opt_in_use_is_counted_in_memory_and_on_the_metrics_port_only(tmp_path: 
                 await becomes(file_status(client), {"config"})
                 seen = await asyncio.to_thread(counts, path)
                 assert seen['callability_file_broken{file="config"}'] == 1
-                assert seen['callability_file_edits_total{file="config",taken_over="false"}'] == 1
+                assert seen['callability_file_edits_total{file="config",applied="false"}'] == 1
         logged = path.read_text()
         assert "include_disabled" not in logged
         assert "mammoth" not in logged

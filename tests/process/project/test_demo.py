@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import typer
-
 from demo import __main__ as demonstration
 from demo import person
 from demo.narration import Narration
+
 from support.checkout import ROOT
 
 MAX_LINES = 60
@@ -24,9 +24,7 @@ def test_the_demonstration_passes_its_checks_in_at_most_sixty_lines(tmp_path: Pa
     picture = tmp_path / "demo.svg"
     command = [sys.executable, "-m", "demo", "--svg", str(picture)]
     environment = os.environ | {"PYTHONPATH": "examples"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) <= MAX_LINES

@@ -132,10 +132,10 @@ def test_refusals_callers_and_certificates_are_measured(tmp_path: Path) -> None:
         assert measured.value('callability_caller_expires_timestamp_seconds{caller="a"}') > first > 0
         pair.replace_by(authority.pair("next", days=60))
         eventually(lambda: measured.value("callability_certificate_expires_timestamp_seconds") > first)
-        assert measured.value('callability_certificate_edits_total{taken_over="true"}') == 1
+        assert measured.value('callability_certificate_edits_total{applied="true"}') == 1
         write_callers(tmp_path, a={"tokens": [token_entry("secret", ALWAYS)], "may": []})
         eventually(lambda: measured.value("callability_callers_broken") == 1)
-        assert measured.value('callability_callers_edits_total{taken_over="false"}') == 1
+        assert measured.value('callability_callers_edits_total{applied="false"}') == 1
 
 
 def test_calls_for_which_there_is_no_place_are_counted_as_refused(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_bad_edit_keeps_the_last_good_policy_and_is_reported_until_it_is_fixed
         assert (answer.revision, service.rule(), service.healthy()) == (sound.revision, "user-off", True)
         assert answer.rejected_edit.revision not in {"", answer.revision}
         assert "callability_policy_broken 1.0" in service.metrics
-        assert 'callability_policy_edits_total{taken_over="false"} 1.0' in service.metrics
+        assert 'callability_policy_edits_total{applied="false"} 1.0' in service.metrics
         shutil.rmtree(directory)
         eventually(lambda: any("[no-directory]" in each for each in service.policy().rejected_edit.findings))
         assert (service.rule(), service.healthy()) == ("user-off", True)
@@ -135,7 +135,7 @@ def test_a_bad_edit_keeps_the_last_good_policy_and_is_reported_until_it_is_fixed
         assert sound.revision not in service.metrics
 
 
-def test_an_edit_whose_own_tests_fail_is_not_taken_over(directory: Path) -> None:
+def test_an_edit_whose_own_tests_fail_is_not_applied(directory: Path) -> None:
     """An edited test that the served policy fails is reported too, with the revision that is served."""
     with served(directory) as service:
         tests = directory / "callability_test.yaml"
@@ -289,7 +289,7 @@ def test_a_gateway_applies_an_edit_of_its_policy_and_reports_one_with_errors(dir
             replace(rules, text)
             await becomes(noisy, False)
             await becomes(file_status(client), set())
-            assert 'callability_policy_edits_total{taken_over="true"} 2.0' in await asyncio.to_thread(metrics)
+            assert 'callability_policy_edits_total{applied="true"} 2.0' in await asyncio.to_thread(metrics)
 
     asyncio.run(story())
 

@@ -44,7 +44,6 @@ RETIRED = {
 ALLOWED = {
     ("server/callability/adapter", "Asked"): "an exported name that proxies may import; `DiscoveryArguments` today",
     ("tests/unit/adapter/test_adapter.py", "Asked"): "the test of the alias",
-    ("server/callability/gateway/loading/__init__.py", "Keeper"): "an exported name; `Supervisor` today",
     ("server/callability/cli/gateway_process.py", "Live"): "a class of rich",
     ("server/callability/cli/gateway_process.py", "live"): "a module of rich",
 }

@@ -251,7 +251,7 @@ class Files:
     def report_applied(self, edit: Edit) -> None:
         """Report that an edit is in effect."""
         for file in edit.accepted:
-            self._metrics.edited(file, taken_over=True)
+            self._metrics.edited(file, applied=True)
             self._metrics.stands(file, broken=False)
             _logger.info("the edit of the %s is applied", file)
 
@@ -346,7 +346,7 @@ class Files:
         return True
 
     def _report_refused(self, file: str) -> None:
-        self._metrics.edited(file, taken_over=False)
+        self._metrics.edited(file, applied=False)
         self._metrics.stands(file, broken=True)
         _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
 

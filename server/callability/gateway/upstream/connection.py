@@ -233,7 +233,7 @@ class Connection:
         self._leave = asyncio.Event()
         self._scope = anyio.CancelScope()
 
-    async def own(self) -> None:
+    async def run(self) -> None:
         """Open, hold until asked to close, and close: all in the calling task, as the SDK's cancel scopes require."""
         if isinstance(self._target, Unreachable):
             self._fail(self._target.failure)

@@ -143,7 +143,7 @@ class Upstream:
         self._rests_until = asyncio.get_running_loop().time() + self._rest_seconds
         self._opening_started.set()
         self._opening_started = asyncio.Event()
-        owner = asyncio.create_task(self._connection.own(), name=f"upstream {self.name}")
+        owner = asyncio.create_task(self._connection.run(), name=f"upstream {self.name}")
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
 
