@@ -16,9 +16,9 @@ from typing import Annotated
 
 import typer
 
+from callability.cli.console import fits_terminal, write_table
 from callability.cli.options import JsonOption, PolicyArgument, PolicyOrBundleOption, condition_text, leave
 from callability.cli.policies import viewed
-from callability.cli.terminal import fits_terminal, write_table
 from callability.compiler.names import NAME_BYTES
 from callability.compiler.nodes import TooManyNodes
 from callability.compiler.policy import Policy

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from callability.cli.console import write_table
 from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
 from callability.cli.options import JsonOption
-from callability.cli.terminal import escaped, write_table
+from callability.cli.terminal import escaped
 from callability.contract.finding import shown
 from callability.gateway.config import ApprovalRecord
 from callability.gateway.config.approvals import Definitions, approved_part, sort_sets

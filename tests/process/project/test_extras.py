@@ -57,7 +57,11 @@ def _path(module: str) -> Path | None:
     return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
 
 
-ON_REQUEST = {SERVER / "callability/kernel/signatures.py", *(SERVER / "callability/otel").glob("*.py")}
+ON_REQUEST = {
+    SERVER / "callability/kernel/signatures.py",
+    SERVER / "callability/service/call_spans.py",
+    *(SERVER / "callability/otel").glob("*.py"),
+}
 """What is only imported where keys are given, or traces are wanted; a message then says which extra is missing."""
 
 
