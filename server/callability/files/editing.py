@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +28,9 @@ from callability.files import document
 from callability.files.document import Node, is_json
 from callability.process.regular_file import replacing
 
-Value = str | bool
+Value = str | bool | int | float | Sequence[str]
 Tree = Mapping[str, Union[Value, "Tree"]]
-"""Values, each under the keys that lead to it."""
+"""Values, each under the keys that lead to it; a list of texts is one value."""
 
 # YAML 1.1 reads these as truth values or as nothing, and many programs still do.
 _OTHERWISE_READ = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
@@ -67,12 +67,20 @@ class Spelling:
             return f"{indent}{self._key(key)}: {{{self.line_end}{inner}{self.line_end}{indent}}}"
         return f"{indent}{self._key(key)}:{self.line_end}{inner}"
 
+    def item(self, text: str) -> str:
+        """Write an item of a list; in YAML a hyphen or a number is quoted too."""
+        return self._value(text)
+
     def _key(self, key: str) -> str:
         return key if self._is_plain(_PLAIN_KEY, key) else self._quoted(key)
 
     def _value(self, value: Value) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
+        if isinstance(value, int | float):
+            return json.dumps(value)
+        if not isinstance(value, str):
+            return f"[{', '.join(map(self.item, value))}]"
         return value if self._is_plain(_PLAIN_VALUE, value) else self._quoted(value)
 
     def _is_plain(self, pattern: re.Pattern[str], text: str) -> bool:
@@ -162,6 +170,104 @@ class Layout:
             return self._inserted_in_braces(mapping, tree)
         return self._inserted_in_flow(mapping, tree)
 
+    def removed(self, mapping: LaidNode, index: int) -> tuple[Splice, ...]:
+        """Remove an entry of a mapping, with its lines if they hold nothing else.
+
+        Raises:
+            Unclear: it is no mapping.
+        """
+        if not isinstance(mapping, MappingNode):
+            raise Unclear
+        start, end = mapping.value[index][0].start_mark.index, self._end_of_entry(mapping, index)
+        if mapping.flow_style:
+            spans = [
+                (key.start_mark.index, self._end_of_entry(mapping, at)) for at, (key, _) in enumerate(mapping.value)
+            ]
+            return self._without_item(spans, index)
+        if self.text[start - 2 : start] == "? ":
+            start -= 2
+        if len(mapping.value) == 1:
+            return ((start, end, "{}"),)
+        return (self._lines_of(start, end),)
+
+    def with_items(self, mapping: LaidNode, index: int, old: object, new: Sequence[str]) -> tuple[Splice, ...]:
+        """Write a list of texts in place of that of an entry: items are added at the end, or removed, or neither.
+
+        Raises:
+            Unclear: the new list is another one altogether.
+        """
+        key, node = mapping.value[index]
+        items, wanted = [*old] if isinstance(old, list) else [], [*new]
+        if wanted == items:
+            return ()
+        if not isinstance(node, SequenceNode):
+            raise Unclear
+        if not items or (not wanted and not node.flow_style):
+            at = self._colon(key)
+            assert at is not None
+            end = node.end_mark.index if node.flow_style else self._end_of_items(node)
+            return ((at, end, f" {self._spelling.flow(wanted)}"),)
+        if wanted[: len(items)] == items:
+            return self._with_more_items(node, wanted[len(items) :])
+        gone = [at for at, item in enumerate(items) if item not in wanted]
+        if [item for item in items if item in wanted] != wanted:
+            raise Unclear
+        return tuple(splice for at in gone for splice in self._without(node, at, gone))
+
+    def _with_more_items(self, node: SequenceNode, more: list[str]) -> tuple[Splice, ...]:
+        last = node.value[-1]
+        end = self._end(last)
+        if node.flow_style:
+            begin = last.start_mark.index
+            indent = self._indent(begin)
+            own_line = len(indent) == self._column_of(begin) and last.start_mark.line > node.start_mark.line
+            between = f",{self._spelling.line_end}{indent}" if own_line else ", "
+            return ((end, end, "".join(f"{between}{self._spelling.item(each)}" for each in more)),)
+        indent = " " * node.start_mark.column
+        at = self._end_of_line(end)
+        line_end = self._spelling.line_end
+        return ((at, at, "".join(f"{line_end}{indent}- {self._spelling.item(each)}" for each in more)),)
+
+    def _without(self, node: SequenceNode, index: int, gone: list[int]) -> tuple[Splice, ...]:
+        spans = [(item.start_mark.index, self._end(item)) for item in node.value]
+        if not node.flow_style:
+            hyphen = self.text.rindex("-", 0, spans[index][0])
+            return (self._lines_of(hyphen, spans[index][1]),)
+        if len(gone) > 1:
+            raise Unclear
+        return self._without_item(spans, index)
+
+    def _without_item(self, spans: Sequence[tuple[int, int]], index: int) -> tuple[Splice, ...]:
+        """Remove one of several that commas separate, with the comma that goes with it."""
+        start, end = spans[index]
+        space = self._space.match(self.text, end)
+        assert space is not None
+        has_comma = self.text[space.end()] == ","
+        after = space.end() + 1 if has_comma else end
+        is_last = index == len(spans) - 1
+        if not is_last and self.text.count("\n", after, spans[index + 1][0]) == 0:
+            return ((start, spans[index + 1][0], ""),)
+        line_start, line_end, _ = self._lines_of(start, after)
+        own_lines = not self.text[line_start:start].strip() and self.text[line_end - 1 : line_end] in "\r\n"
+        whole = (line_start, line_end, "") if own_lines else (start, after, "")
+        if not is_last or has_comma or index == 0:
+            return (whole,)
+        before = self._space.match(self.text, spans[index - 1][1])
+        assert before is not None
+        comma = before.end()
+        return ((comma, comma + 1, ""), whole) if own_lines else ((comma, after, ""),)
+
+    def _lines_of(self, start: int, end: int) -> Splice:
+        """Return the splice that removes what stands between two indexes, with its indent and the end of its line."""
+        first = start - self._column_of(start)
+        if self.text[first:start].strip():
+            return start, end, ""
+        rest = self._end_of_line(end)
+        line_end = _LINE_END.match(self.text, rest)
+        if line_end is not None:
+            return first, line_end.end(), ""
+        return (first, rest, "") if rest == len(self.text) else (start, end, "")
+
     def _inserted_in_block(self, mapping: MappingNode, tree: Tree) -> tuple[Splice, ...]:
         column = self._column(mapping)
         unit = " " * self._unit(mapping, column)
@@ -214,8 +320,8 @@ class Layout:
         below = (value for _, value in mapping.value if isinstance(value, MappingNode) and not value.flow_style)
         return next((self._column(value) - column for value in below), 2)
 
-    def _end_of_entry(self, mapping: MappingNode) -> int:
-        key, value = mapping.value[-1]
+    def _end_of_entry(self, mapping: MappingNode, index: int = -1) -> int:
+        key, value = mapping.value[index]
         if not _is_blank(value):
             return self._end(value)
         colon = self._colon(key)
@@ -315,6 +421,39 @@ def created(file: str, tree: Tree) -> bytes:
     return result
 
 
+def without(data: bytes, file: str, keys: tuple[str, ...]) -> bytes:
+    """Return the bytes of a file without one entry of a mapping, or the same bytes where it has none.
+
+    Comments in lines of their own stay.
+
+    Raises:
+        document.Refused: the file is not one well-formed document.
+        EditRefused: the entry cannot be removed without touching something else.
+    """
+    root = document.parse(data, file)
+    wanted: Any = document.plain(root)
+    node, above = root, wanted
+    layout, bom = _laid_out(data, file)
+    laid = layout.root
+    for number, key in enumerate(keys, 1):
+        names = [name.value for name, _ in node.entries] if isinstance(node, document.DocumentMapping) else []
+        if key not in names:
+            return data
+        index = names.index(key)
+        if number < len(keys):
+            assert isinstance(node, document.DocumentMapping)
+            node, laid, above = node.entries[index][1], layout.value(laid, index), above[key]
+            continue
+        del above[key]
+        result = bom + _with(layout.text, layout.removed(laid, index))
+        if _says(result, file, wanted):
+            return result
+    raise EditRefused(
+        f"{_nearest(root, keys)}: this cannot be edited without touching something else; edit it by hand: remove"
+        f" {shown(keys[-1])}"
+    )
+
+
 def _says(data: bytes, file: str, wanted: object) -> bool:
     """Read the bytes of a file, and say whether they hold what is wanted.
 
@@ -332,14 +471,23 @@ def _says(data: bytes, file: str, wanted: object) -> bool:
 
 
 def _spliced(data: bytes, file: str, root: Node, tree: Tree) -> bytes:
+    layout, bom = _laid_out(data, file)
+    return bom + _with(layout.text, _splices(layout, root, layout.root, tree))
+
+
+def _laid_out(data: bytes, file: str) -> tuple[Layout, bytes]:
+    """Return the layout of a file, and the mark in front of it."""
     bom = _BOM if data.startswith(_BOM) else b""
-    layout = Layout(data.removeprefix(bom).decode(), is_json=is_json(file))
+    return Layout(data.removeprefix(bom).decode(), is_json=is_json(file)), bom
+
+
+def _with(text: str, splices: Iterable[Splice]) -> bytes:
     parts, done = [], 0
     # Of two at the same place the inner one comes first: the sort keeps their order.
-    for start, end, new in sorted(_splices(layout, root, layout.root, tree), key=lambda splice: splice[0]):
-        parts += [layout.text[done:start], new]
+    for start, end, new in sorted(splices, key=lambda splice: splice[0]):
+        parts += [text[done:start], new]
         done = end
-    return bom + "".join((*parts, layout.text[done:])).encode("utf-8", "surrogatepass")
+    return "".join((*parts, text[done:])).encode("utf-8", "surrogatepass")
 
 
 def _splices(layout: Layout, node: Node, laid: LaidNode, tree: Tree) -> Iterator[Splice]:
@@ -350,6 +498,8 @@ def _splices(layout: Layout, node: Node, laid: LaidNode, tree: Tree) -> Iterator
         below, value = tree[key], entries[at[key]][1]
         if isinstance(below, Mapping) and isinstance(value, document.DocumentMapping):
             yield from _splices(layout, value, layout.value(laid, at[key]), below)
+        elif isinstance(value, document.DocumentSequence) and isinstance(below, list | tuple):
+            yield from layout.with_items(laid, at[key], document.plain(value), below)
         elif not isinstance(value, document.Scalar) or repr(value.value) != repr(below):
             yield from layout.replaced(laid, at[key], below)
     missing = {key: below for key, below in tree.items() if key not in at}
@@ -359,7 +509,7 @@ def _splices(layout: Layout, node: Node, laid: LaidNode, tree: Tree) -> Iterator
 
 def _changed(data: object, tree: Value | Tree) -> object:
     if not isinstance(tree, Mapping):
-        return tree
+        return [*tree] if isinstance(tree, tuple) else tree
     if not isinstance(data, Mapping | None):
         raise Unclear
     mapping: Mapping[str, Any] = data or {}
@@ -368,7 +518,7 @@ def _changed(data: object, tree: Value | Tree) -> object:
 
 def _refused(root: Node, tree: Tree) -> EditRefused:
     (keys, value), *others = _values(tree)
-    wanted = str(value).lower() if isinstance(value, bool) else value
+    wanted = value if isinstance(value, str) else Spelling(is_json=True).flow(value)
     under = f" under {', '.join(map(shown, keys[:-1]))}" if keys[:-1] else ""
     more = f", and {len(others)} more" if others else ""
     sentence = "this cannot be edited without touching something else; edit it by hand"

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, Value, edited, rewrite
+from callability.files.editing import EditRefused, Tree, Value, edited, rewrite, without
 
 DIGEST = "1e5" + "0" * 61
 
@@ -43,7 +43,7 @@ def _tree(keys: tuple[str, ...], value: Value | Tree) -> Tree:
     """Return a value under keys."""
     for key in reversed(keys):
         value = {key: value}
-    assert not isinstance(value, str | bool)
+    assert isinstance(value, Mapping)
     return value
 
 
@@ -420,3 +420,60 @@ def test_many_values_are_set_at_once(tmp_path: Path) -> None:
     assert path.read_text() == (
         '{\n  "a": {},\n  "b": {\n    "x": {"disabled": true},\n    "y": {"disabled": true}\n  }\n}\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "keys", "value", "after"),
+    [
+        ("a: [x]  # y\n", "a", ["x", "z"], "a: [x, z]  # y\n"),
+        ("a: [x, y, z]\n", "a", ["x", "z"], "a: [x, z]\n"),
+        ("a:\n- x # one\n- y\n# end\n", "a", ["x", "y", "1"], 'a:\n- x # one\n- y\n- "1"\n# end\n'),
+        ("a:\n  - x\n  # why\n  - y\nb: 1\n", "a", ["x"], "a:\n  - x\n  # why\nb: 1\n"),
+        ("a:\n  - x\nb: 1\n", "a", [], "a: []\nb: 1\n"),
+        ("a: []\n", "a", ["x"], "a: [x]\n"),
+        ("b: 1\n", "a", ["x", "-y"], 'b: 1\na: [x, "-y"]\n'),
+        ("b: 1\n", "a", 2.5, "b: 1\na: 2.5\n"),
+    ],
+)
+def test_a_list_gets_more_items_or_fewer_and_keeps_its_comments(
+    before: str, keys: str, value: Value, after: str
+) -> None:
+    """In braces or in lines of their own; a list that is another one altogether is not edited."""
+    assert edited(before.encode(), "a.yaml", _tree(tuple(keys.split(".")), value)).decode() == after
+    with pytest.raises(EditRefused):
+        edited(b"a: [x, y]\n", "a.yaml", {"a": ["y", "x"]})
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after"),
+    [
+        ("a.yaml", "s:\n  a: 1 # one\n  # two\n  b: 2\n", "s:\n  # two\n  b: 2\n"),
+        ("a.yaml", "s:\n  a: {x: 1}\nz: 1\n", "s:\n  {}\nz: 1\n"),
+        ("a.yaml", "s: {b: 1, a: 2}\n", "s: {b: 1}\n"),
+        ("a.yaml", "s:\n  b: 1\n  a:\n    x: [1,\n      2]", "s:\n  b: 1\n"),
+        ("a.json", '{"s": {"a": 1, "b": 2}}', '{"s": {"b": 2}}'),
+        ("a.json", '{"s": {\n  "b": 2, // two\n  "a": {"x": 1}\n}}', '{"s": {\n  "b": 2 // two\n}}'),
+        ("a.json", '{"s": {\n  "b": 2,\n  "a": 1, // one\n}}', '{"s": {\n  "b": 2,\n}}'),
+        ("a.json", '{"s": {\n  "a": 1\n}, "t": 3}', '{"s": {\n}, "t": 3}'),
+        ("a.json", '{"t": 1}', '{"t": 1}'),
+    ],
+)
+def test_an_entry_is_removed_with_its_lines_and_nothing_else(file: str, before: str, after: str) -> None:
+    """In YAML and in JSON; what is not there stays so."""
+    assert without(before.encode(), file, ("s", "a")).decode() == after
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=3), st.sampled_from(["x", True, 3, ["p", "q"]]), min_size=1, max_size=5
+    ),
+    st.sampled_from(["a.yaml", "a.json"]),
+    st.data(),
+)
+def test_what_was_added_can_be_removed(values: dict[str, Any], file: str, data: st.DataObject) -> None:
+    """The rest says what it said."""
+    name = data.draw(st.sampled_from(sorted(values)))
+    text = edited(b"{}\n" if file.endswith("json") else b"z: 1\n", file, values)
+    left = {key: value for key, value in values.items() if key != name}
+    kept = document.plain(document.parse(without(text, file, (name,)), file))
+    assert kept == (left if file.endswith("json") else {"z": 1} | left if name != "z" else left)
