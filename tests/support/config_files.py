@@ -67,8 +67,8 @@ FAULTY = {
     "a key of a server that is near nothing": (
         ONE + "command: x\n    zzz: 1",
         [
-            "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `inherit`, `cwd`, `url`, "
-            "`headers`, `type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `facts`, "
+            "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `env_file`, `inherit`, `cwd`, "
+            "`url`, `headers`, `type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `facts`, "
             "`tool_facts`, `tool_fact_defaults`, `deadlines`, `enabled`, `quarantined`)"
         ],
     ),
@@ -186,8 +186,7 @@ FAULTY = {
             "7:5: unknown key `timeout` in server `files` (write `deadlines: {call_seconds: SECONDS}`)",
             "8:5: unknown key `transport` in server `files` (write `type`)",
             "9:5: unknown key `excludeTools` in server `files` (write `disabled_tools`)",
-            "10:5: unknown key `envFile` in server `files` (leave it out: write the variables under `env`, as"
-            " `NAME: ${NAME}` where the gateway has them)",
+            "10:5: unknown key `envFile` in server `files` (write `env_file`)",
             "11:5: unknown key `oauth` in server `files` (only servers in `catalog` may have `oauth`: move the"
             " server there, or write a token in `headers`)",
         ],

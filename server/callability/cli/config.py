@@ -209,7 +209,7 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
     leftovers = _leftovers(config, records, of_approvals) if of_approvals and records.readable else ()
     found = (
         *config.warnings,
-        *missing_commands(config, os.environ),
+        *missing_commands(config, config.environment),
         *_unchecked_tools(config, records),
         *_open_to_changes(config),
         *config.unrecordable(of_approvals),

@@ -42,7 +42,7 @@ async def snapshot(
     upstreams = {
         name: Upstream(
             name,
-            target_of(server),
+            target_of(server, config.environment),
             open_seconds=open_seconds(config, server),
             names_only=server.quarantined,
         )
@@ -105,7 +105,7 @@ async def _inspected(config: Config, server: str) -> Inspected:
     if entry is not None and entry.oauth is not None:
         return Inspected({}, f"`{server}` needs an authorization, which a gateway asks for and no command does")
     reached = entry or config.servers[server]
-    upstream = Upstream(server, target_of(reached), open_seconds=open_seconds(config, reached))
+    upstream = Upstream(server, target_of(reached, config.environment), open_seconds=open_seconds(config, reached))
     upstream.start()
     failure = ""
     try:

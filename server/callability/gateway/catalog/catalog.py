@@ -29,6 +29,7 @@ from callability.gateway.catalog.attempt import (
     Limits,
 )
 from callability.gateway.config import CatalogEntry, Config, Deadlines
+from callability.gateway.config.secrets_file import with_secrets
 from callability.gateway.config.variables import Unfillable, filled, unset
 from callability.gateway.loading import signals_of
 from callability.gateway.policy_client import PolicyClient, most_careful
@@ -295,7 +296,7 @@ class Switch:
         task.add_done_callback(self._tasks.discard)
 
 
-_REACHING = ("command", "args", "env", "cwd", "url", "headers", "oauth")
+_REACHING = ("command", "args", "env", "env_file", "cwd", "url", "headers", "oauth")
 """The keys of an entry that say how its server is reached; with other values it is another server."""
 
 
@@ -357,7 +358,8 @@ class Catalog:
             self._gather()
             self._report_change(name)
 
-        return Switch(name, entry, config.deadlines, self._classifier, changed, self._environment, self._witness)
+        environment = with_secrets(config.secrets, self._environment) if config.secrets else self._environment
+        return Switch(name, entry, config.deadlines, self._classifier, changed, environment, self._witness)
 
     def _gather(self) -> None:
         """Replace the mapping of enabled servers if it has changed."""

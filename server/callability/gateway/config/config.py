@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from typer import get_app_dir
 
@@ -17,6 +18,7 @@ from callability.files import document
 from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.findings import findings, unfit_variables, unset_variables
 from callability.gateway.config.model import AgentConfig, CatalogEntry, Deadlines, HttpConfig, ServerConfig
+from callability.gateway.config.secrets_file import read_secrets, with_secrets
 from callability.gateway.config.variables import key_place, place
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "ServerConfig",
     "load_config",
 ]
+
+_Entry = TypeVar("_Entry", ServerConfig, CatalogEntry)
 
 
 class ConfigRefused(Exception):
@@ -58,6 +62,13 @@ class Config:
     http: HttpConfig = field(default_factory=HttpConfig)
     strict_labels: bool = False
     """Whether a label or a fact that the policy does not declare refuses the config."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What `${secret:NAME}` stands for, by name."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables of this process, and the secrets of the config."""
+        return with_secrets(self.secrets, os.environ) if self.secrets else os.environ
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,10 +147,12 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
     try:
         data = document.read_bytes(path)
         root = document.parse(data, str(path))
+        secrets = read_secrets(path)
     except document.Refused as refused:
         raise ConfigRefused(in_order(refused.findings)) from refused
     file, found = findings(root)
     if environment is not None:
+        environment = with_secrets(secrets, environment) if secrets else environment
         found = (*found, *unset_variables(root, environment))
         found = (*found, *(unfit_variables(root, file.servers, environment) if file else ()))
     ordered = in_order(found)
@@ -149,17 +162,30 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
     digest = document.digest(data)
     return Config(
         path,
-        file.servers,
+        _beside(path, file.servers),
         approvals,
         file.agents,
         file.deadlines,
         ordered,
         root,
         digest,
-        file.catalog,
+        _beside(path, file.catalog),
         file.http,
         strict_labels=file.strict_labels,
+        secrets=secrets,
     )
+
+
+def _beside(path: Path, entries: Mapping[str, _Entry]) -> Mapping[str, _Entry]:
+    """Return entries whose `env_file` is a path from anywhere: in the file it may be relative to its directory."""
+    directory = path.absolute().parent
+
+    def placed(entry: _Entry) -> _Entry:
+        if entry.env_file is None:
+            return entry
+        return entry.model_copy(update={"env_file": str(directory / entry.env_file)})
+
+    return {name: placed(entry) for name, entry in entries.items()}
 
 
 def _unwritable(approvals: Path | None) -> tuple[str, str]:

@@ -29,7 +29,7 @@ _OF_SERVERS: Mapping[str, str] = {
     "autoApprove": _ASKS_NOBODY,
     "disabledTools": "write `disabled_tools`",
     "enabledTools": "write `enabled_tools`",
-    "envFile": "leave it out: write the variables under `env`, as `NAME: ${NAME}` where the gateway has them",
+    "envFile": "write `env_file`",
     "excludeTools": "write `disabled_tools`",
     "includeTools": "write `enabled_tools`",
     "oauth": "only servers in `catalog` may have `oauth`: move the server there, or write a token in `headers`",
@@ -74,10 +74,10 @@ SECTIONS = {"mcpServers": "server", "catalog": "catalog server"}
 """The keys of the file that hold servers, and what one of them is called."""
 
 _WAYS: dict[object, str] = {"stdio": "command", **dict.fromkeys(HTTP_SPELLINGS, "url")}
-_READ_AS_GIVEN = ("command", "cwd")
+_READ_AS_GIVEN = ("command", "cwd", "env_file")
 """Keys in which a reader may expect variables to be filled in, although they are not."""
 _TYPES = {"command": "stdio", "url": "http"}
-_COMPANIONS = {"command": ("args", "env", "inherit", "cwd"), "url": ("headers", "oauth")}
+_COMPANIONS = {"command": ("args", "env", "env_file", "inherit", "cwd"), "url": ("headers", "oauth")}
 _OF_A_SHELL = re.compile(
     r"(?P<dollar>(?<!\$)\$[A-Z_][A-Z0-9_]*\b)|(?P<percent>%[A-Z_][A-Z0-9_]+%)|(?P<home>(?:^|(?<==))~(?:/|$))"
 )

@@ -37,6 +37,7 @@ from callability.gateway.config.model import (
     ServerConfig,
     ServerDeadlines,
 )
+from callability.gateway.config.secrets_file import PREFIX, SECRETS_FILE
 from callability.gateway.config.variables import FILLED, Unfillable, filled, found, place, unset, unset_in
 
 _SECTION = "mcpServers"
@@ -79,6 +80,11 @@ def _unset(node: Node, subject: str, environment: Mapping[str, str], severity: S
                 yield from _unset(item, subject, environment, severity)
         case document.Scalar(value=str() as text):
             for variable in unset_in(text, environment):
+                if variable.startswith(PREFIX):
+                    name = variable.removeprefix(PREFIX)
+                    sentence = f"{subject} needs the secret {shown(name)}, which is not in `{SECRETS_FILE}` beside it"
+                    yield Finding(node.place, "unset-secret", sentence, f"add a line `{name}=VALUE` to it", severity)
+                    continue
                 state = "empty" if variable in environment else "not set"
                 sentence = f"{subject} needs the environment variable {shown(variable)}, which is {state}"
                 hint = f"set it for the gateway, or give it a default: `${{{variable}:-DEFAULT}}`"

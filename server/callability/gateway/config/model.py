@@ -255,6 +255,11 @@ class _Entry(_Model):
         repr=False,
         description="Environment variables of the program, in addition to the usual ones of the gateway's.",
     )
+    env_file: Annotated[Text | None, Given] = Field(
+        default=None,
+        description="File with further environment variables of the program, a line `NAME=VALUE` each, relative to the"
+        " directory of this file. What `env` has counts more. It is read when this file is.",
+    )
     inherit: tuple[Variable, ...] = Field(
         default=(),
         description="Names of further environment variables of the gateway's that the program gets too.",
@@ -313,7 +318,8 @@ class _Entry(_Model):
 
 class ServerConfig(_Entry):
     """One upstream server: how to reach it, and which of its tools the operator lets through. `${NAME}` stands for an
-    environment variable of the gateway, in `args`, `env`, `url` and `headers`.
+    environment variable of the gateway, and `${secret:NAME}` for a line of `secrets.env` beside this file, in `args`,
+    `env`, `url` and `headers`.
     """
 
     enabled: StrictBool = Field(
@@ -361,7 +367,8 @@ class OAuthConfig(_Model):
 
 class CatalogEntry(_Entry):
     """A server that agents may enable by `enable_server`, and disable again. `${NAME}` stands for an environment
-    variable of the gateway, in `args`, `env`, `url`, `headers` and `oauth`.
+    variable of the gateway, and `${secret:NAME}` for a line of `secrets.env` beside this file, in `args`, `env`, `url`,
+    `headers` and `oauth`.
     """
 
     description: Annotated[Text | None, Given] = Field(

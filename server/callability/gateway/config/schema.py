@@ -31,6 +31,7 @@ _STDIO_OR_HTTP = [
             "command": False,
             "args": False,
             "env": False,
+            "env_file": False,
             "cwd": False,
             "type": {"enum": [*HTTP_SPELLINGS]},
         },
@@ -106,7 +107,7 @@ _TOGETHER = """\
 ## Keys that depend on each other
 
 - A server has either `command`, or `url`.
-  `args`, `env` and `cwd` go with `command`, `headers` go with `url`, and `type` must agree.
+  `args`, `env`, `env_file` and `cwd` go with `command`, `headers` go with `url`, and `type` must agree.
   In the catalog, `oauth` goes with `url`.
 - A server has at most one of `enabled_tools` and `disabled_tools`.
 - A `client_secret` needs a `client_id`.

@@ -1,4 +1,6 @@
-"""Environment variables in the config: `${NAME}` and `${NAME:-default}`; `$${` stands for the text `${`.
+"""Variables in the config: `${NAME}`, `${NAME:-default}` and `${secret:NAME}`; `$${` stands for the text `${`.
+
+A secret is found in an environment under `secret:NAME`, which no variable of a process is called.
 
 Finds the places of values in a config file.
 
@@ -52,7 +54,7 @@ FILLED = ("args", "env", "url", "headers", "oauth")
 """The keys of an entry whose texts may name variables."""
 # A default ends at the first brace: a variable within a default is none.
 _REFERENCE = re.compile(
-    r"(?P<literal>\$\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:[^}$]|\$(?!\{))*))?\}"
+    r"(?P<literal>\$\$\{)|\$\{(?P<name>(?:secret:)?[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:[^}$]|\$(?!\{))*))?\}"
 )
 
 

@@ -131,7 +131,7 @@ class UpstreamPool:
         task.add_done_callback(self._closing.discard)
 
     def _member(self, name: str, server: ServerConfig, config: Config, *, is_wanted: bool) -> _Member:
-        wanted = _Wanted(target_of(server), server.quarantined, is_wanted)
+        wanted = _Wanted(target_of(server, config.environment), server.quarantined, is_wanted)
         earlier = self._members.get(name)
         if earlier is not None and earlier.wanted == wanted:
             earlier.upstream.set_deadlines(config.deadlines.of(server))

@@ -13,13 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from urllib.parse import quote, unquote, unquote_plus
 
 import httpx2
 
 from callability.contract.finding import listed
 from callability.contract.vocabulary import LoadFailure, LoadPhase
+from callability.files import document
 from callability.gateway.config import CatalogEntry, ServerConfig
+from callability.gateway.config.secrets_file import read_variables
 from callability.gateway.config.variables import Unfillable, filled, unset, values
 from callability.gateway.upstream.authorization import Authorization
 from callability.gateway.upstream.child import usual_environment
@@ -81,7 +84,11 @@ def target_of(
     secrets = values(entry, environment)
     if full.command is not None:
         inherited = {name: environment[name] for name in full.inherit if name in environment}
-        return StdioTarget(full.command, full.args, {**inherited, **full.env}, full.cwd, secrets)
+        try:
+            from_file = read_variables(Path(full.env_file)) if full.env_file else {}
+        except document.Refused as refused:
+            return _unreachable(f"cannot use its `env_file`: {refused.findings[0]}")
+        return StdioTarget(full.command, full.args, {**inherited, **from_file, **full.env}, full.cwd, secrets)
     return HttpTarget(full.url or "", full.headers, secrets=secrets, authorization=authorization)
 
 

@@ -1,0 +1,99 @@
+"""The files of secrets: `secrets.env` beside the config, which `${secret:NAME}` reads, and the `env_file` of a server.
+
+A line is `NAME=VALUE`, with the value in quotes or not; empty lines and those that start with `#` are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections import ChainMap
+from collections.abc import Mapping
+from pathlib import Path
+
+from callability.contract.finding import Place
+from callability.files import document
+from callability.files.document import refused
+
+SECRETS_FILE = "secrets.env"
+PREFIX = "secret:"
+_LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*?)[ \t]*")
+_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"(?:[ \t]*#.*)?')
+_SINGLE = re.compile(r"'([^']*)'(?:[ \t]*#.*)?")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,~-]+")
+_ESCAPED = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def secrets_beside(config: Path) -> Path:
+    """Return where the secrets of a config are."""
+    return config.parent / SECRETS_FILE
+
+
+def read_secrets(config: Path) -> Mapping[str, str]:
+    """Return the secrets of a config by name; none if there is no file.
+
+    Raises:
+        Refused: the file cannot be read, or others than its owner can read it too.
+    """
+    path = secrets_beside(config)
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise refused(Place(str(path)), "unreadable-file", _cannot_be_read(error)) from error
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        hint = f"run `chmod 600 {path}`"
+        raise refused(Place(str(path)), "open-secrets", "holds secrets, and others than its owner may read it", hint)
+    return read_variables(path)
+
+
+def with_secrets(secrets: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return an environment in which secrets are found by their names in a config."""
+    return ChainMap({f"{PREFIX}{name}": value for name, value in secrets.items()}, dict(environment))
+
+
+def read_variables(path: Path) -> dict[str, str]:
+    """Return the variables of a file; of a name that is repeated, the last one counts.
+
+    Raises:
+        Refused: it cannot be read, or a line is none of a variable. No finding has a value.
+    """
+    data = document.read_bytes(path)
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise refused(Place(str(path)), "not-utf-8", "is not UTF-8") from error
+    variables: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _LINE.fullmatch(line.strip())
+        value = _value(found[2]) if found else None
+        if found is None or value is None:
+            raise refused(Place(str(path), number, 1), "no-variable", "is no line of the form `NAME=VALUE`")
+        variables[found[1]] = value
+    return variables
+
+
+def variable_line(name: str, value: str) -> str:
+    """Return the line of a variable, without its end."""
+    if _PLAIN.fullmatch(value):
+        return f"{name}={value}"
+    return f"{name}={json.dumps(value, ensure_ascii=False)}"
+
+
+def _value(written: str) -> str | None:
+    if written.startswith('"'):
+        found = _DOUBLE.fullmatch(written)
+        return _ESCAPED.sub(lambda each: _ESCAPES.get(each[1], each[1]), found[1]) if found else None
+    if written.startswith("'"):
+        found = _SINGLE.fullmatch(written)
+        return found[1] if found else None
+    return written
+
+
+def _cannot_be_read(error: OSError) -> str:
+    return f"cannot be read: {(error.strerror or 'error').lower()}"

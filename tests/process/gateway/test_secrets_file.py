@@ -1,0 +1,97 @@
+"""Secrets beside the config, and files with variables of a server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.commands import callability
+
+SECRET = "hush-hush-value"
+SERVER = """\
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "says", "version": "1"}}
+    else:
+        said = " ".join([*sys.argv[1:], *(os.environ.get(name, "-") for name in ("A", "B", "C"))])
+        result = {"tools": [{"name": "says", "description": said, "inputSchema": {"type": "object"}}]}
+    if "id" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A config with a server that says what it was given."""
+    script = tmp_path / "says.py"
+    script.write_text(SERVER)
+    server = {
+        "command": sys.executable,
+        "args": [str(script), "${secret:ARGUMENT}"],
+        "env": {"A": "${secret:TOKEN}"},
+        "env_file": "more.env",
+    }
+    path = tmp_path / "gateway.json"
+    path.write_text(json.dumps({"mcpServers": {"says": server}}))
+    (tmp_path / "more.env").write_text("# of a project\nA=not this\nexport B='two words'\n\nC=\"tab\\there\"\n")
+    _write_secrets(path, f"TOKEN={SECRET}\nARGUMENT=plain\n")
+    return path
+
+
+def _write_secrets(config: Path, text: str, mode: int = 0o600) -> Path:
+    path = config.with_name("secrets.env")
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_server_gets_its_secrets_and_the_variables_of_its_file(config: Path) -> None:
+    """What `env` has counts more than the file; what the server says of a secret is masked."""
+    shown = callability("approvals", "show", "says", "says", "--config", str(config))
+    assert shown.returncode == 0, shown.stderr
+    assert "two words" in shown.stdout
+    assert "tab" in shown.stdout
+    assert "not this" not in shown.stdout
+
+
+def test_a_secret_is_in_no_output(config: Path) -> None:
+    """Neither of a check nor of the settings."""
+    for command in (("config", "check"), ("config", "show", "gateway"), ("gateway", "--check")):
+        done = callability(*command, "--config", str(config))
+        assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("ARGUMENT=x\n", 0o600, "needs the secret `TOKEN`, which is not in `secrets.env` beside it"),
+        (
+            f"TOKEN={SECRET}\nARGUMENT=x\n",
+            0o644,
+            "holds secrets, and others than its owner may read it (run `chmod 600",
+        ),
+        (f"TOKEN={SECRET}\n{SECRET}\n", 0o600, "secrets.env:2:1: is no line of the form `NAME=VALUE` [no-variable]"),
+        (f'TOKEN="{SECRET}\n', 0o600, "secrets.env:1:1: is no line of the form `NAME=VALUE` [no-variable]"),
+    ],
+)
+def test_secrets_that_cannot_be_used_refuse_the_config(text: str, mode: int, said: str, config: Path) -> None:
+    """With the place, and without the value."""
+    _write_secrets(config, text, mode)
+    done = callability("config", "check", "--config", str(config))
+    assert done.returncode == 1
+    assert said in done.stderr + done.stdout
+    assert SECRET not in done.stderr + done.stdout
+
+
+def test_a_server_without_its_file_does_not_load(config: Path) -> None:
+    """And the others do."""
+    config.with_name("more.env").unlink()
+    done = callability("approvals", "list", "--config", str(config))
+    assert "cannot use its `env_file`" in done.stderr
+    assert "more.env: cannot be read: no such file or directory" in done.stderr
