@@ -61,6 +61,10 @@ COMMANDS: Mapping[str, Command | Group] = {
     "studio": Command("studio:studio", "studio", "Serve a page to view, try and edit a policy."),
     "serve": Command("serve:serve", "policy", "Answer proxies over gRPC."),
     "gateway": Command("gateway:gateway", "gateway", "Run an MCP server in front of other MCP servers."),
+    "setup": Command("setup:setup", "gateway", "Set up one gateway for the MCP clients of this machine."),
+    "import": Command("setup:import_servers", "gateway", "Take the servers of a client's config into the gateway."),
+    "install": Command("setup:install", "gateway", "Put the gateway into a client's config."),
+    "uninstall": Command("setup:uninstall", "gateway", "Restore the config of a client."),
     "healthcheck": Command("policy_service:healthcheck", "policy", "Ask a service whether it serves."),
     "inventory": Group(
         "Write a gateway's tools and their facts as JSON, or decide tables of tools.",

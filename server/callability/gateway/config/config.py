@@ -247,6 +247,20 @@ def default_config() -> Path:
     return there[0]
 
 
+def new_config() -> Path:
+    """Return the default config, or where a new one belongs.
+
+    Raises:
+        NoConfig: the home directory is not known, or the variable holds a relative path.
+        ConfigRefused: the directory holds two.
+    """
+    directory = _directory()
+    named = os.environ.get(VARIABLE, "")
+    if not named and directory is not None and not any(os.path.lexists(directory / name) for name in NAMES):
+        return directory / NAMES[0]
+    return default_config()
+
+
 def is_found_without_option(config: Path) -> bool:
     """Say whether a command finds a config by itself, from any directory and with nothing set but the home directory.
 

@@ -1,0 +1,319 @@
+"""`callability setup`, `import`, `install`, `uninstall`: from the configs of clients to one gateway, and back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from callability.cli.gateway_files import GivenConfigOption, sound_files
+from callability.cli.inventory import inspect_servers
+from callability.cli.options import leave, refuse
+from callability.cli.terminal import escaped, number_of
+from callability.contract.finding import did_you_mean, listed, shown
+from callability.files.editing import ChangedMeanwhile
+from callability.gateway.config import ConfigRefused, NoConfig, is_found_without_option
+from callability.gateway.config.config import new_config
+from callability.gateway.config.secrets_file import SECRETS_FILE
+from callability.setup.client_file import Unusable
+from callability.setup.clients import CLIENTS, Client, client_named
+from callability.setup.plan import (
+    Plan,
+    Source,
+    entry_name_of,
+    missing_commands_of,
+    plan,
+    running,
+    source_of_file,
+    sources_of,
+)
+from callability.setup.translation import Surroundings
+from callability.setup.undo import planned_undo, write_undo
+from callability.setup.writing import write_plan
+
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; write and start nothing.")]
+ClientArgument = Annotated[
+    str, typer.Argument(metavar="CLIENT", help=f"One of {', '.join(client.name for client in CLIENTS)}.")
+]
+ProjectOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--project",
+        metavar="DIR",
+        help="Read the clients' files of this project too. Its servers are for an agent of their own.",
+    ),
+]
+_NOTHING = "nothing was changed"
+
+
+def setup(
+    config: GivenConfigOption = None,
+    project: ProjectOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Restore the clients' configs, and remove what was stored.")
+    ] = False,
+) -> None:
+    """Put one gateway between the MCP clients of this machine and their servers.
+
+    Find the configs of the clients, print one plan, ask once, write the config of the gateway, put one entry in place
+    of the servers in each client's config, and start each server once. Each client becomes an agent that sees the
+    servers that it had. A secret in a client's file goes to `secrets.env` beside the config. Exit code 0: done, or
+    nothing to do. 1: a file cannot be used, or was not written. 2: usage error.
+    """
+    path = _config(config)
+    if undo:
+        _undo(path, "", yes=yes, dry_run=dry_run)
+        return
+    sources, unusable = sources_of(CLIENTS, Path.home())
+    if project is not None:
+        more, also_unusable = sources_of(CLIENTS, Path.home(), project.resolve())
+        sources, unusable = (*sources, *more), (*unusable, *also_unusable)
+    sources = tuple(source for source in sources if source.file.servers)
+    for line in unusable:
+        typer.echo(f"left as it is: {escaped(line)}", err=True)
+    if not sources:
+        typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
+        return
+    _carry_out(_planned(sources, path, config, installing=True), yes=yes, dry_run=dry_run)
+
+
+def import_servers(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|CLIENT", help="A config of a client, or the name of a client.")
+    ],
+    config: GivenConfigOption = None,
+    client: Annotated[
+        str, typer.Option("--client", metavar="CLIENT", help="The client whose form FILE has. Default: as it looks.")
+    ] = "",
+    agent: Annotated[
+        str,
+        typer.Option("--agent", metavar="NAME", help="The agent that gets the servers. Default: the client."),
+    ] = "",
+    project: ProjectOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Take the servers of a client's config into that of the gateway; the client's config stays as it is.
+
+    Exit code 0: done, or nothing to do. 1: a file cannot be used, or was not written. 2: usage error.
+    """
+    path = _config(config)
+    known = client_named(source)
+    if known is None and not Path(source).is_file():
+        _leave_unknown(source, "is neither a file nor a client")
+    try:
+        if known is None:
+            form = _client(client) if client else None
+            sources: tuple[Source, ...] = (source_of_file(Path(source).resolve(), form, agent),)
+        else:
+            sources = _sources(known, project, missing=False)
+    except Unusable as error:
+        leave(escaped(str(error)), 1)
+    _carry_out(_planned(sources, path, config, installing=False), yes=yes, dry_run=dry_run)
+
+
+def install(
+    client: ClientArgument,
+    config: GivenConfigOption = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option("--server", metavar="NAME", help="A server of the gateway that the client gets; may be repeated."),
+    ] = None,
+    project: ProjectOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Put the entry of the gateway in place of the servers in a client's config, and take these into the gateway.
+
+    Exit code 0: done, or nothing to do. 1: a file cannot be used, or was not written. 2: usage error.
+    """
+    path = _config(config)
+    known = _client(client)
+    if known.cannot_be_installed:
+        leave(f"{known.title} cannot be installed: {known.cannot_be_installed}", 2)
+    made = _planned(_sources(known, project, missing=True), path, config, installing=True, granted=server or ())
+    _carry_out(made, yes=yes, dry_run=dry_run)
+
+
+def uninstall(
+    client: ClientArgument, config: GivenConfigOption = None, yes: YesOption = False, dry_run: DryRunOption = False
+) -> None:
+    """Restore the config of a client, and remove its agent; the servers stay in the config of the gateway.
+
+    Exit code 0: done, or nothing to do. 1: a file cannot be used, or was not written. 2: usage error.
+    """
+    _undo(_config(config), _client(client).name, yes=yes, dry_run=dry_run)
+
+
+def _config(given: Path | None) -> Path:
+    try:
+        return given or new_config()
+    except NoConfig as error:
+        leave(str(error), 2)
+    except ConfigRefused as refused:
+        refuse(refused.findings, "the config is refused")
+
+
+def _client(name: str) -> Client:
+    found = client_named(name)
+    if found is None:
+        _leave_unknown(name, "is no client that is known")
+    return found
+
+
+def _leave_unknown(name: str, what: str) -> NoReturn:
+    names = [client.name for client in CLIENTS]
+    leave(f"{shown(name)} {what} ({did_you_mean(name, names)})", 2)
+
+
+def _sources(client: Client, project: Path | None, *, missing: bool) -> tuple[Source, ...]:
+    where = project.resolve() if project else None
+    sources, unusable = sources_of((client,), Path.home(), where, missing=missing)
+    if unusable:
+        leave(escaped(unusable[0]), 1)
+    if not sources:
+        places = listed(str(place) for place in client.files(Path.home()))
+        leave(f"{client.title} has no config here: looked for {places}", 1)
+    return sources
+
+
+def _planned(
+    sources: Sequence[Source], path: Path, given: Path | None, *, installing: bool, granted: Sequence[str] = ()
+) -> Plan:
+    options = () if given is None or is_found_without_option(path.absolute()) else ("--config", str(path.absolute()))
+    try:
+        return plan(
+            sources,
+            path.absolute(),
+            Surroundings(Path.home(), dict(os.environ)),
+            _executable(),
+            installing=installing,
+            granted=granted,
+            options=options,
+        )
+    except Unusable as error:
+        for line in str(error).splitlines():
+            typer.echo(escaped(line), err=True)
+        leave(_NOTHING, 1)
+
+
+def _executable() -> tuple[str, ...]:
+    """Return what starts this command from anywhere."""
+    called = Path(sys.argv[0])
+    if called.name == "callability" and called.is_file():
+        return (str(called.absolute()),)
+    beside = Path(sys.executable).with_name("callability")
+    return (str(beside),) if beside.is_file() else (sys.executable, "-m", "callability")
+
+
+def _carry_out(made: Plan, *, yes: bool, dry_run: bool) -> None:
+    for line in _lines(made):
+        typer.echo(line)
+    if made.is_empty:
+        typer.echo("nothing to do")
+        return
+    if dry_run:
+        typer.echo("dry run: nothing was written or started")
+        return
+    if not yes and not typer.confirm("Write this?"):
+        leave(_NOTHING, 1)
+    try:
+        write_plan(made)
+    except ChangedMeanwhile as changed:
+        leave(f"{escaped(str(changed))}: was changed meanwhile; {_NOTHING}: run this again", 1)
+    except Unusable as error:
+        leave(escaped(str(error)), 1)
+    except OSError as error:
+        what = f"`{escaped(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}"
+        leave(f"{what}; `callability setup --undo` restores what was written", 1)
+    typer.echo(f"written: {escaped(str(made.config))}")
+    _start_each(made)
+    _report_next(made)
+
+
+def _lines(made: Plan) -> Iterator[str]:
+    if sys.platform != "linux":
+        yield "the paths of this platform are from the clients' documentation, and have not been run"
+    yield f"config   {escaped(str(made.config))}" + (" (new)" if made.before is None else "")
+    if made.secrets:
+        yield f"secrets  {number_of(len(made.secrets), 'value')} to `{SECRETS_FILE}` beside it, which only you can read"
+    for source in made.sources:
+        yield ""
+        yield f"{source.client.title}  {escaped(str(source.file.path))}"
+        yield from (f"  {line}" for line in _source_lines(made, source))
+    if made.before is not None and made.new_servers:
+        yield ""
+        yield "a gateway that is started without `--agent` shows the new servers too"
+    missing = [f"{shown(command)} of {name}" for name, command in missing_commands_of(made.taken, os.environ)]
+    if missing:
+        yield f"not found on this PATH: {', '.join(missing)}"
+
+
+def _source_lines(made: Plan, source: Source) -> Iterator[str]:
+    for server in (each for each in made.taken if each.source == source):
+        as_name = "" if server.name == server.given else f" as {server.name}"
+        known = "" if server.is_new else ", which the gateway has"
+        yield f"takes {shown(server.given)}{as_name}{known}" + "".join(f"; {note}" for note in server.notes)
+    for kept in (each for each in made.kept if each.source == source):
+        yield f"leaves {shown(kept.given)} to the client: {kept.reason}"
+    agent = made.agents.get(source.agent, ())
+    if source.agent in made.new_agents or agent:
+        yield f"agent {source.agent} gets {', '.join(agent) or 'no server'}"
+    if source.client.cannot_be_installed:
+        yield f"stays as it is: {source.client.cannot_be_installed}"
+    elif source.file.path in made.installed:
+        yield f"entry {entry_name_of(source)}: {escaped(' '.join(made.commands[source.agent]))}"
+        yield "gains search, approvals and reasons; its own dialogs and lists see the gateway's tools, not single ones"
+        if source.client.limit:
+            yield f"its limit counts the gateway's tools alone: {source.client.limit}"
+        if running(source.client):
+            yield f"runs now: it may write its config when it ends; afterwards: {source.client.reload}"
+
+
+def _start_each(made: Plan) -> None:
+    """Start the servers of the plan once, and report which load."""
+    names = list(dict.fromkeys(server.name for server in made.taken))
+    files = sound_files(made.config, None)
+    for warning in files.config.warnings:
+        typer.echo(str(warning), err=True)
+    found = inspect_servers(files, names) if names else {}
+    failed = [name for name, each in found.items() if each.failure]
+    typer.echo(f"{len(found) - len(failed)} of {number_of(len(names), 'server')} loaded")
+    if failed:
+        typer.echo(f"did not load: {listed(failed)}; `callability servers show NAME` shows how each is started")
+
+
+def _report_next(made: Plan) -> None:
+    for source in made.sources:
+        if source.file.path in made.installed:
+            typer.echo(f"next: {source.client.title}: {source.client.reload}")
+    typer.echo("to undo all of it: callability setup --undo")
+
+
+def _undo(config: Path, client: str, *, yes: bool, dry_run: bool) -> None:
+    try:
+        undo = planned_undo(config.absolute(), client)
+    except Unusable as error:
+        leave(f"{escaped(str(error))}; {_NOTHING}", 1)
+    if not undo.lines:
+        typer.echo("nothing to do: no record of what was set up is beside the config")
+        return
+    for line in undo.lines:
+        typer.echo(escaped(line))
+    if dry_run:
+        typer.echo("dry run: nothing was written")
+        return
+    if not yes and not typer.confirm("Write this?"):
+        leave(_NOTHING, 1)
+    try:
+        write_undo(config.absolute(), undo)
+    except OSError as error:
+        leave(f"`{escaped(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+    typer.echo("undone")

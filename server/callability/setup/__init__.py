@@ -1,0 +1,1 @@
+"""Setting up: from the configs of MCP clients to one gateway that all of them use, and back."""

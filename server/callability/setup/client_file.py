@@ -1,0 +1,273 @@
+"""The config file of a client: its servers are read, some of them are removed, and others are put in their place.
+
+Every other byte stays. A file of Claude Code has the history of every project too: of JSON, only the part with the
+servers is laid out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from callability.files import document
+from callability.files.document import UnclosedComment, without_comments
+from callability.files.editing import EditRefused, Tree, edited, without
+from callability.setup.clients import Form
+
+MOST_BYTES = 64 * 1024 * 1024
+_BOM = "\ufeff"
+_WHITE = re.compile(r"[ \t\r\n]*")
+_FIRST_KEY = re.compile(r"\{(\s*)")
+_NAME = "servers.json"
+_TABLE = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(?:#.*)?$")
+
+
+class Unusable(Exception):
+    """A config of a client that cannot be read or changed; the message is one line with its path."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFile:
+    """A file that was read, and where the servers are in it."""
+
+    path: Path
+    form: Form
+    keys: tuple[str, ...]
+    data: bytes
+    root: Mapping[str, Any]
+
+    @property
+    def servers(self) -> Mapping[str, object]:
+        """The entries by name; a list of servers that have names counts too."""
+        found: object = self.root
+        for key in self.keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if isinstance(found, list):
+            return {str(each["name"]): each for each in found if isinstance(each, Mapping) and "name" in each}
+        return {str(name): entry for name, entry in found.items()} if isinstance(found, Mapping) else {}
+
+
+def read_client_file(path: Path, form: Form, keys: tuple[str, ...]) -> ClientFile:
+    """Read a file.
+
+    Raises:
+        Unusable: it cannot be read, or is not well-formed.
+    """
+    try:
+        data = document.read_bytes(path, most=MOST_BYTES)
+    except document.Refused as refused:
+        raise Unusable(str(refused.findings[0])) from refused
+    if len(data) > MOST_BYTES:
+        raise Unusable(f"{path}: is larger than {MOST_BYTES:,} bytes")
+    return ClientFile(path, form, keys, data, content_of(data, form, str(path)))
+
+
+def with_members(file: ClientFile, remove: Collection[str], insert: Mapping[str, Mapping[str, object]]) -> bytes:
+    """Return the bytes of a file without some of its servers, and with others; nothing else differs.
+
+    Raises:
+        Unusable: that cannot be done without touching something else.
+    """
+    wanted = {name: entry for name, entry in file.servers.items() if name not in remove} | dict(insert)
+    try:
+        match file.form:
+            case Form.JSON:
+                result = _with_json_members(file, remove, insert)
+            case Form.YAML:
+                result = _with_yaml_members(file, remove, insert)
+            case Form.TOML:
+                result = _with_toml_members(file, remove, insert)
+        again = ClientFile(file.path, file.form, file.keys, result, content_of(result, file.form, str(file.path)))
+    except (EditRefused, document.Refused) as error:
+        raise Unusable(
+            f"{file.path}: its servers cannot be replaced without touching something else: {error}"
+        ) from None
+    if again.servers != wanted or _beside(again) != _beside(file):
+        raise Unusable(f"{file.path}: its servers cannot be replaced without touching something else; edit it by hand")
+    return result
+
+
+def _beside(file: ClientFile) -> object:
+    """Return the content of a file without its servers."""
+
+    def copied(found: object, keys: tuple[str, ...]) -> object:
+        if not keys or not isinstance(found, Mapping):
+            return None
+        rest = {key: value for key, value in found.items() if key != keys[0]}
+        inner = copied(found.get(keys[0]), keys[1:])
+        return {**rest, keys[0]: inner} if inner else rest
+
+    return copied(file.root, file.keys)
+
+
+def content_of(data: bytes, form: Form, name: str) -> Mapping[str, Any]:
+    """Return the content of a file of a form.
+
+    Raises:
+        Unusable: it is not well-formed.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        match form:
+            case Form.JSON:
+                found = json.loads(without_comments(text)) if text.strip() else {}
+            case Form.YAML:
+                found = document.plain(document.parse(data, name)) if text.strip() else {}
+            case Form.TOML:
+                found = tomllib.loads(text)
+    except document.Refused as refused:
+        raise Unusable(str(refused.findings[0])) from refused
+    except UnicodeDecodeError as error:
+        raise Unusable(f"{name}: is not UTF-8") from error
+    except (UnclosedComment, RecursionError) as error:
+        raise Unusable(f"{name}: is not valid JSON") from error
+    except json.JSONDecodeError as error:
+        raise Unusable(f"{name}:{error.lineno}:{error.colno}: is not valid JSON here") from error
+    except tomllib.TOMLDecodeError as error:
+        raise Unusable(f"{name}: is not valid TOML: {error}") from error
+    if not isinstance(found, Mapping):
+        raise Unusable(f"{name}: is no mapping")
+    return found
+
+
+def _tree(keys: tuple[str, ...], insert: Mapping[str, Mapping[str, object]]) -> Tree:
+    tree: Mapping[str, object] = insert
+    for key in reversed(keys):
+        tree = {key: tree}
+    return cast(Tree, tree)
+
+
+def _with_yaml_members(file: ClientFile, remove: Collection[str], insert: Mapping[str, Mapping[str, object]]) -> bytes:
+    data = file.data
+    if not data.strip():
+        data = b"{}\n"
+    for name in remove:
+        data = without(data, file.path.name, (*file.keys, name))
+    return edited(data, file.path.name, _tree(file.keys, insert)) if insert else data
+
+
+def _with_toml_members(file: ClientFile, remove: Collection[str], insert: Mapping[str, Mapping[str, object]]) -> bytes:
+    """Return the bytes with whole tables removed and added; what is written otherwise is left to the library, which
+    takes the comments behind a table for a part of it.
+    """
+    # It is needed for one client alone.
+    import tomlkit  # noqa: PLC0415
+
+    text = file.data.decode("utf-8-sig")
+    mark = _BOM if file.data.startswith(_BOM.encode()) else ""
+    [key] = file.keys
+    added: Any = tomlkit.document()
+    added[key] = tomlkit.table(is_super_table=True)
+    for name, entry in insert.items():
+        table = tomlkit.table()
+        table.update(entry)
+        added[key][name] = table
+    wanted = {name: entry for name, entry in file.servers.items() if name not in remove} | dict(insert)
+    result = _with_tables(text, key, remove, tomlkit.dumps(added).strip() if insert else "")
+    try:
+        read = tomllib.loads(result)
+    except tomllib.TOMLDecodeError:
+        read = {}
+    if read.get(key, {}) != wanted:
+        root: Any = tomlkit.parse(text)
+        for name in remove:
+            del root[key][name]
+        if key not in root:
+            root[key] = tomlkit.table(is_super_table=True)
+        for name in insert:
+            root[key][name] = added[key][name]
+        result = tomlkit.dumps(root)
+    return (mark + result).encode()
+
+
+def _with_tables(text: str, key: str, remove: Collection[str], added: str) -> str:
+    """Return a TOML text without the tables of some names below a key, and with a text in place of the first one."""
+    lines = text.splitlines(keepends=True)
+    line_end = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
+    new = [f"{line}{line_end}" for line in added.splitlines()]
+    of_key = re.compile(rf"\s*\[\s*{re.escape(key)}\s*\.\s*(?:\"([^\"]*)\"|'([^']*)'|([\w-]+))\s*[.\]]")
+    kept: list[str] = []
+    at: int | None = None
+    number = 0
+    while number < len(lines):
+        found = of_key.match(lines[number])
+        if found is None or next(each for each in found.groups() if each is not None) not in remove:
+            kept.append(lines[number])
+            number += 1
+            continue
+        end = number + 1
+        while end < len(lines) and not _TABLE.match(lines[end]):
+            end += 1
+        # What stands in front of the next table, behind an empty line or not, belongs to it.
+        while end > number + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
+            end -= 1
+        at = len(kept) if at is None else at
+        number = end
+        if not kept or not kept[-1].strip():
+            while number < len(lines) and not lines[number].strip():
+                number += 1
+    if not new:
+        return "".join(kept)
+    at = len(kept) if at is None else at
+    if at == len(kept) and kept and not kept[-1].endswith("\n"):
+        kept[-1] += line_end
+    before = [line_end] if at and kept[at - 1].strip() else []
+    after = [line_end] if at < len(kept) and kept[at].strip() else []
+    return "".join((*kept[:at], *before, *new, *after, *kept[at:]))
+
+
+def _with_json_members(file: ClientFile, remove: Collection[str], insert: Mapping[str, Mapping[str, object]]) -> bytes:
+    text = file.data.decode("utf-8-sig")
+    mark = _BOM if file.data.startswith(_BOM.encode()) else ""
+    if not text.strip():
+        text = "{}\n"
+    plain = without_comments(text)
+    start, end = _skip(plain, 0), len(plain.rstrip())
+    missing = file.keys
+    while missing:
+        place = next(((at, to) for key, at, to in _members(plain, start) if key == missing[0]), None)
+        if place is None or plain[place[0]] != "{":
+            break
+        (start, end), missing = place, missing[1:]
+    inner = text[start:end]
+    if missing and len(inner) > document.MAX_BYTES // 2:
+        return (mark + text[:start] + _with_first_member(inner, missing, insert) + text[end:]).encode()
+    data = inner.encode()
+    for name in remove if not missing else ():
+        data = without(data, _NAME, (name,))
+    if insert:
+        data = edited(data, _NAME, _tree(missing, insert))
+    return (mark + text[:start]).encode() + data + text[end:].encode()
+
+
+def _with_first_member(text: str, keys: tuple[str, ...], insert: Mapping[str, Mapping[str, object]]) -> str:
+    """Put a member in front of the others of an object that is too large to be laid out."""
+    space = _FIRST_KEY.match(text)
+    between = space[1] if space else "\n"
+    tree = _tree(keys[1:], insert)
+    return f"{{{between}{json.dumps(keys[0])}: {json.dumps(tree, ensure_ascii=False)},{text[1:]}"
+
+
+def _members(plain: str, start: int) -> Iterator[tuple[str, int, int]]:
+    """Yield each member of an object in plain JSON: its key, and where its value begins and ends."""
+    read = json.JSONDecoder().raw_decode
+    at = _skip(plain, start + 1)
+    while plain[at] != "}":
+        key, at = read(plain, at)
+        begin = _skip(plain, _skip(plain, at) + 1)
+        _, end = read(plain, begin)
+        yield str(key), begin, end
+        at = _skip(plain, end)
+        if plain[at] == ",":
+            at = _skip(plain, at + 1)
+
+
+def _skip(plain: str, at: int) -> int:
+    found = _WHITE.match(plain, at)
+    assert found is not None
+    return found.end()

@@ -1,0 +1,148 @@
+"""Secrets that are written in a server's entry: each becomes `${secret:NAME}`, and its value goes to `secrets.env`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from callability.gateway.config.secrets_file import PREFIX
+from callability.gateway.config.variables import secret_arguments
+
+Entry = dict[str, Any]
+
+_NAMED = re.compile(
+    r"key|token|secret|passw|pwd|auth|credential|cookie|session|bearer|dsn|connection|conn_str|_pat$|^pat$|_url$|^url$",
+    re.IGNORECASE,
+)
+_WITH_PASSWORD = re.compile(r"://[^/?#\s:@]*:([^/?#\s@]+)@")
+_QUERY = re.compile(r"([?&])([^=&#]*)=([^&#]+)")
+_SCHEME = re.compile(r"((?:Bearer|Basic|Token|token)[ \t]+)(.+)", re.DOTALL)
+_TOKEN_SHAPED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_\-+/=.]{20,}")
+_KNOWN_SHAPES = re.compile(r"(?:gh[pousr]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ya29\.|eyJ)")
+_JOINED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*(?:=|:\s*))(\S.*)", re.DOTALL)
+_PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+_SWITCHES = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", "none", "null"})
+_REFERENCE = re.compile(r"(?<!\$)\$\{(secret:[A-Za-z_][A-Za-z0-9_]*)\}")
+_MOST_NAMES = 1_000
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9]+")
+
+
+@dataclass(slots=True)
+class SecretStore:
+    """Secrets by name: those that there were, and those that are added."""
+
+    known: Mapping[str, str] = field(repr=False)
+    added: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def reference(self, name: str, server: str, text: str) -> str:
+        """Return what stands for a value in the config; a name that another value has gets that of the server too."""
+        value = text.replace("$${", "${")
+        wanted = _name(name)
+        names = [
+            wanted,
+            _name(f"{server}_{wanted}"),
+            *(_name(f"{server}_{wanted}_{number}") for number in range(2, 99)),
+        ]
+        every = {**self.known, **self.added}
+        chosen = next(each for each in names if every.get(each, value) == value)
+        if chosen not in every:
+            self.added[chosen] = value
+        return f"${{{PREFIX}{chosen}}}"
+
+
+def without_secrets(entry: Entry, server: str, store: SecretStore) -> Entry:
+    """Return an entry in which references stand for the secrets that it holds."""
+    held = dict(entry)
+    if "env" in held:
+        held["env"] = {
+            name: store.reference(name, server, text) if _is_secret(name, text) else _in_url(text, name, server, store)
+            for name, text in held["env"].items()
+        }
+    if "headers" in held:
+        held["headers"] = {name: _header(name, text, server, store) for name, text in held["headers"].items()}
+    if "args" in held:
+        held["args"] = _arguments(held["args"], server, store)
+    if "url" in held:
+        held["url"] = _in_url(held["url"], "url", server, store)
+    return held
+
+
+def with_secrets_filled(entry: object, secrets: Mapping[str, str]) -> object:
+    """Return an entry, or a part of one, with the values of secrets in place of their references."""
+    match entry:
+        case str():
+            return _REFERENCE.sub(lambda found: _escaped(secrets, found), entry)
+        case list():
+            return [with_secrets_filled(each, secrets) for each in entry]
+        case Mapping():
+            return {key: with_secrets_filled(each, secrets) for key, each in entry.items()}
+    return entry
+
+
+def _escaped(secrets: Mapping[str, str], found: re.Match[str]) -> str:
+    value = secrets.get(found[1].removeprefix(PREFIX))
+    return found[0] if value is None else value.replace("${", "$${")
+
+
+def _is_secret(name: str, text: str) -> bool:
+    """Say whether the value of a variable is a secret, by its name or by its form."""
+    if "${" in text.replace("$${", "") or len(text) < 4 or text.lower() in _SWITCHES:
+        return False
+    if _KNOWN_SHAPES.match(text) or _WITH_PASSWORD.search(text):
+        return True
+    if re.search(r"_?url$", name, re.IGNORECASE):
+        return False
+    return _NAMED.search(name) is not None or (_TOKEN_SHAPED.fullmatch(text) is not None and "/" not in text[:1])
+
+
+def _header(name: str, text: str, server: str, store: SecretStore) -> str:
+    if name.lower() in _PLAIN_HEADERS or not text or "${" in text.replace("$${", ""):
+        return text
+    scheme = _SCHEME.fullmatch(text)
+    before, secret = (scheme[1], scheme[2]) if scheme else ("", text)
+    return before + store.reference(f"{server}_{name}", server, secret)
+
+
+def _arguments(arguments: list[str], server: str, store: SecretStore) -> list[str]:
+    held = [*arguments]
+    for index in secret_arguments(arguments):
+        text = held[index]
+        if "${" in text.replace("$${", ""):
+            continue
+        joined, flag = _JOINED.fullmatch(text), arguments[index - 1] if index else ""
+        if _WITH_PASSWORD.search(text):
+            held[index] = store.reference(f"{server}_argument", server, text)
+        elif joined:
+            scheme = _SCHEME.fullmatch(joined[2])
+            before, secret = (joined[1] + scheme[1], scheme[2]) if scheme else (joined[1], joined[2])
+            held[index] = before + store.reference(f"{server}_{joined[1]}", server, secret)
+        else:
+            held[index] = store.reference(f"{server}_{flag}", server, text)
+    return [_in_url(text, "argument", server, store) if "://" in text else text for text in held]
+
+
+def _in_url(text: str, name: str, server: str, store: SecretStore) -> str:
+    """Return a text with references in place of a password, and of the secrets in the query, of a URL."""
+    if "://" not in text:
+        return text
+
+    def password(found: re.Match[str]) -> str:
+        secret = found[1]
+        if "${" in secret.replace("$${", ""):
+            return found[0]
+        return found[0].replace(f":{secret}@", f":{store.reference(f'{server}_{name}_password', server, secret)}@")
+
+    def query(found: re.Match[str]) -> str:
+        sign, key, value = found[1], found[2], found[3]
+        if "${" in value.replace("$${", "") or not (_NAMED.search(key) or _TOKEN_SHAPED.fullmatch(value)):
+            return found[0]
+        return f"{sign}{key}={store.reference(f'{server}_{key}', server, value)}"
+
+    return _QUERY.sub(query, _WITH_PASSWORD.sub(password, text))
+
+
+def _name(text: str) -> str:
+    name = _NOT_IN_NAME.sub("_", text).strip("_").upper()
+    return name if name[:1].isalpha() else f"SECRET_{name}"

@@ -1,0 +1,371 @@
+"""From a server in the config of a client to one in ours, or the reason why it stays where it is.
+
+A server never gets more than it had: what cannot be translated without a loss of limits is left out, and the client
+keeps it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from callability.contract.finding import Severity, joined_hints, listed, shown
+from callability.files import document
+from callability.gateway.config.findings import findings
+from callability.gateway.config.variables import unset_in
+from callability.setup.client_file import ClientFile, read_client_file
+from callability.setup.clients import Client, Dialect, Form, Variables
+
+Entry = dict[str, Any]
+
+_ORDER = (
+    *("command", "args", "env", "env_file", "inherit", "cwd", "url", "headers", "type", "enabled_tools"),
+    *("disabled_tools", "trust", "deadlines", "enabled", "quarantined"),
+)
+_TYPES = {
+    **dict.fromkeys(("stdio", "local"), "stdio"),
+    **dict.fromkeys(("http", "streamable-http", "streamableHttp", "streamable_http", "remote"), "http"),
+    "sse": "sse",
+    "auto": "",
+}
+_TYPE_KEYS = ("type", "transport", "protocol", "transportType")
+_PARTS_OF_GOOSE = frozenset({"builtin", "platform", "frontend", "inline_python"})
+_LIMITING = re.compile(r"tool|allow|deny|denied|sandbox|permi|restrict|block|only|disable|exclude|include|isolat", re.I)
+_SHELL = re.compile(r"\$\{(?![A-Za-z_][A-Za-z0-9_]*(?::-[^}$]*)?\})")
+_PREFIXED = re.compile(r"\$\{([^}]*)\}")
+_DOLLAR = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)|\$\{")
+_BRACES = re.compile(r"\{(env|file):([^}]*)\}")
+_OURS = re.compile(r"(?:.*[/\\])?callability(?:\.exe)?", re.IGNORECASE)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HERE = frozenset({"PWD", "CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT"})
+"""Variables that mean the place where a client works."""
+_LONGEST_SECONDS = 86_400
+_EMPTY_IS_ALL = "available_tools"
+"""The list of allowed tools that allows all of them if it is empty, as one that is left out does."""
+
+
+class LeftOut(Exception):
+    """A server that stays at its client; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A server as our config has it, and what a person should know about the translation."""
+
+    entry: Entry
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a translation may look up: the home directory, and the variables that a gateway would find."""
+
+    home: Path
+    environment: Mapping[str, str]
+
+
+def is_ours(entry: object) -> bool:
+    """Say whether an entry of a client starts callability."""
+    found = entry.get("command", entry.get("cmd")) if isinstance(entry, Mapping) else None
+    line = found if isinstance(found, list) else [found]
+    if isinstance(entry, Mapping) and isinstance(found, str) and isinstance(entry.get("args"), list):
+        line = [found, *entry["args"]]
+    return bool(line) and (_OURS.fullmatch(str(line[0])) is not None or [*map(str, line[1:3])] == ["-m", "callability"])
+
+
+def translate(
+    client: Client, name: str, entry: object, denied: Sequence[str], surroundings: Surroundings
+) -> Translation:
+    """Return a server of a client as our config has it; `denied` are tools that the client denies elsewhere.
+
+    Raises:
+        LeftOut: it cannot be translated; the message has no value of the entry that may be a secret.
+    """
+    if not isinstance(entry, Mapping):
+        raise LeftOut("is no mapping")
+    given = _flattened(client, dict(entry))
+    work = _Work(client.dialect, surroundings)
+    work.enabled(given)
+    work.type(given)
+    work.tools(given, denied)
+    for key, value in given.items():
+        work.take(str(key), value)
+    return Translation(_checked(name, work.finished()), tuple(work.notes))
+
+
+def denials(client: Client, file: ClientFile, home: Path) -> Mapping[str, tuple[str, ...]]:
+    """Return the tools of each server that a client denies elsewhere in its config; `*` is all of them.
+
+    Raises:
+        Unusable: the file where they are cannot be read.
+    """
+    if client.name == "opencode":
+        switches = file.root.get("tools")
+        off = [key for key, value in switches.items() if value is False] if isinstance(switches, Mapping) else []
+        return {name: found for name in file.servers if (found := tuple(_denied_by_patterns(name, off)))}
+    settings = home / ".claude/settings.json"
+    if client.name != "claude-code" or not settings.is_file():
+        return {}
+    permissions = read_client_file(settings, Form.JSON, ()).root.get("permissions")
+    rules = permissions.get("deny") if isinstance(permissions, Mapping) else None
+    by_server: dict[str, tuple[str, ...]] = {}
+    for rule in rules if isinstance(rules, list) else ():
+        prefix, _, rest = str(rule).partition("__")
+        server, _, tool = rest.partition("__")
+        if prefix == "mcp" and server:
+            by_server[server] = (*by_server.get(server, ()), tool or "*")
+    return by_server
+
+
+def _denied_by_patterns(server: str, patterns: Iterable[str]) -> Iterable[str]:
+    for pattern in patterns:
+        if pattern.startswith(f"{server}_") and not set(pattern) & set("*?["):
+            yield pattern.removeprefix(f"{server}_")
+        elif fnmatch.fnmatchcase(f"{server}_", pattern):
+            yield "*"
+        elif pattern.startswith(f"{server}_"):
+            yield f"?{pattern}"
+
+
+def _flattened(client: Client, entry: Entry) -> Entry:
+    """Return an entry whose command is one text, and whose arguments and headers are of their own keys."""
+    command = entry.get("command")
+    if isinstance(command, Mapping):
+        inner = {"command": command.get("path"), "args": command.get("args", []), "env": command.get("env") or {}}
+        entry = {**entry, **inner}
+    elif isinstance(command, list):
+        if not command:
+            raise LeftOut("has an empty `command`")
+        entry = {**entry, "command": command[0], "args": command[1:]}
+    if client.name == "goose" and entry.get("type") in _PARTS_OF_GOOSE:
+        raise LeftOut("is a part of Goose, and no MCP server")
+    return entry
+
+
+class _Work:
+    """A translation in progress."""
+
+    def __init__(self, dialect: Dialect, surroundings: Surroundings) -> None:
+        self.entry: Entry = {}
+        self.notes: list[str] = []
+        self._dialect = dialect
+        self._surroundings = surroundings
+
+    def enabled(self, given: Entry) -> None:
+        """Take the switches of a server."""
+        if given.pop("disabled", False) is True or given.pop("enabled", True) is False:
+            self.entry["enabled"] = False
+            self.notes.append("is switched off at the client, and here")
+        given.pop("enabled", None)
+        if given.pop("quarantined", False) is True:
+            self.entry["quarantined"] = True
+            self.notes.append("is in quarantine there, and here")
+        if self._dialect.trust:
+            self.entry["trust"] = self._dialect.trust
+            self.notes.append("its tools are pending: approvals of another proxy are not taken")
+
+    def type(self, given: Entry) -> None:
+        """Take the transport, which many clients leave out."""
+        named = [given.pop(key) for key in _TYPE_KEYS if key in given]
+        kinds = {_TYPES.get(str(each)) for each in named}
+        if None in kinds:
+            raise LeftOut(f"has the transport {shown(str(named[0]))}, which is not known")
+        kinds.discard("")
+        if len(kinds) > 1:
+            raise LeftOut("names two transports")
+        url = next((key for key, ours in self._dialect.keys.items() if ours == "url" and key in given), None)
+        kind = kinds.pop() if kinds else "http" if url in ("httpUrl",) else None
+        if url == "httpUrl":
+            given.pop("url", None)
+        if kind in ("http", "sse") and url is not None:
+            self.entry["type"] = kind
+        elif kind is None and url == "url" and self._dialect.url_is_sse:
+            self.notes.append("is tried by streamable HTTP first, which the client does not do")
+
+    def tools(self, given: Entry, denied_elsewhere: Sequence[str]) -> None:
+        """Take the lists of tools: at most one of ours results, and it allows no tool that the client denies."""
+        allowed = given.pop(self._dialect.allowed_tools, None) if self._dialect.allowed_tools else None
+        denied = given.pop(self._dialect.denied_tools, None) if self._dialect.denied_tools else None
+        denied = [*_names(denied or []), *denied_elsewhere]
+        if any(set(name) & set("*?(") for name in denied if name != "*"):
+            raise LeftOut("the client denies tools by patterns, and the gateway by exact names")
+        if "*" in denied or (allowed == [] and self._dialect.allowed_tools != _EMPTY_IS_ALL):
+            self.entry["enabled"] = False
+            self.notes.append("has no tool that the client allows: it is switched off")
+        elif allowed:
+            left = [name for name in _names(allowed) if name not in denied]
+            if any("(" in name for name in left):
+                raise LeftOut("the client allows single arguments of tools, and the gateway whole tools")
+            self.entry |= {"enabled_tools": left} if left else {"enabled": False}
+        elif denied:
+            self.entry["disabled_tools"] = [*dict.fromkeys(denied)]
+
+    def take(self, key: str, value: object) -> None:
+        """Take one more key of the client."""
+        dialect = self._dialect
+        if key in dialect.refusing:
+            if value not in (None, False, {}, [], "") and not (
+                isinstance(value, Mapping) and value.get("enabled") is False
+            ):
+                raise LeftOut(dialect.refusing[key])
+        elif key in dialect.seconds:
+            self._take_seconds(*dialect.seconds[key], value)
+        elif key in dialect.keys:
+            if value not in (None, {}, [], ""):
+                self._take_known(dialect.keys[key], value)
+        elif key in dialect.left_out:
+            if value not in (None, False, {}, [], ""):
+                self.notes.append(f"`{key}` is left out: {dialect.left_out[key]}")
+        elif value not in (None, False, {}, [], ""):
+            if _LIMITING.search(key):
+                raise LeftOut(f"has the key {shown(key)}, which is not known and may limit it")
+            self.notes.append(f"{shown(key)} is left out: it is not known")
+
+    def finished(self) -> Entry:
+        """Return the entry, its keys in our order."""
+        return {key: self.entry[key] for key in _ORDER if key in self.entry}
+
+    def _take_seconds(self, ours: str, unit: float, value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            return
+        seconds = min(value * unit, _LONGEST_SECONDS)
+        plain = int(seconds) if seconds == int(seconds) else seconds
+        self.entry.setdefault("deadlines", {})[ours] = plain
+
+    def _take_known(self, ours: str, value: Any) -> None:
+        match ours:
+            case "args":
+                self.entry["args"] = [self._text("args", each) for each in _list("args", value)]
+            case "env" | "headers":
+                texts = {str(name): self._text(ours, each) for name, each in _mapping(ours, value).items()}
+                self.entry[ours] = {**self.entry.get(ours, {}), **texts}
+            case "headers from variables":
+                for header, variable in _mapping(ours, value).items():
+                    self.entry.setdefault("headers", {})[str(header)] = self._variable(str(variable))
+            case "bearer from a variable":
+                self.entry.setdefault("headers", {})["Authorization"] = f"Bearer {self._variable(str(value))}"
+            case "inherit":
+                self.entry["inherit"] = [_inherited(each) for each in _list(ours, value)]
+            case "command" | "cwd" | "env_file":
+                self.entry[ours] = self._place(ours, value)
+            case _:
+                self.entry[ours] = self._text(ours, value)
+
+    def _place(self, key: str, value: object) -> str:
+        """Return a path or a command with its variables filled in: ours has none there."""
+        text = self._text(key, value)
+        text = re.sub(r"\$\{(\w+)(?::-([^}]*))?\}", self._value, text).replace("$${", "${")
+        if text.startswith("~/"):
+            text = str(self._surroundings.home / text[2:])
+        if (key != "command" or "/" in text) and not os.path.isabs(text) and not re.match(r"[A-Za-z]:[\\/]", text):
+            raise LeftOut(f"its `{key}` is relative to where the client runs: write an absolute path there")
+        return text
+
+    def _value(self, match: re.Match[str]) -> str:
+        return self._surroundings.environment.get(match[1]) or match[2] or ""
+
+    def _variable(self, name: str) -> str:
+        if not _VARIABLE.fullmatch(name):
+            raise LeftOut("names a variable that cannot be one")
+        return self._set(f"${{{name}}}")
+
+    def _text(self, key: str, value: object) -> str:
+        """Return a text of the client in our form."""
+        if isinstance(value, bool):
+            value = str(value).lower()
+        if isinstance(value, int | float):
+            value = str(value)
+        if not isinstance(value, str):
+            raise LeftOut(f"a value in `{key}` is no text")
+        return self._set(_ours(value, self._dialect.variables, self._surroundings.home))
+
+    def _set(self, text: str) -> str:
+        here = {name for name in _HERE if f"${{{name}}}" in text}
+        if here:
+            raise LeftOut(f"names {listed(sorted(here))}, which the gateway cannot know: write the directory there")
+        if missing := unset_in(text, self._surroundings.environment):
+            raise LeftOut(f"needs {listed(missing)}, which is not set here: set it for the gateway, and run this again")
+        return text
+
+
+def _ours(text: str, variables: Variables, home: Path) -> str:
+    match variables:
+        case Variables.NONE:
+            return text.replace("${", "$${")
+        case Variables.SHELL:
+            return _SHELL.sub("$${", text)
+        case Variables.DOLLAR:
+            return _DOLLAR.sub(lambda found: f"${{{found[1] or found[2]}}}" if found[1] or found[2] else "$${", text)
+        case Variables.BRACES:
+            return _BRACES.sub(_in_braces, text.replace("${", "$${"))
+        case Variables.PREFIXED:
+            return _PREFIXED.sub(lambda found: _prefixed(found, home), text)
+
+
+def _in_braces(found: re.Match[str]) -> str:
+    if found[1] == "file":
+        raise LeftOut("reads a value from a file: write `${secret:NAME}`, with the value in `secrets.env`")
+    return f"${{{found[2]}}}"
+
+
+def _prefixed(found: re.Match[str], home: Path) -> str:
+    kind, _, rest = found[1].partition(":")
+    if kind == "env" and _VARIABLE.fullmatch(rest):
+        return f"${{{rest}}}"
+    if found[1] == "userHome":
+        return str(home)
+    if found[1] in ("/", "pathSeparator"):
+        return os.sep
+    if kind.startswith(("workspace", "relativeFile", "file")) and kind != "file":
+        raise LeftOut(f"names {shown(found[0])}, which the gateway cannot know: write the directory there")
+    if kind in ("input", "file", "keyring", "command", "config"):
+        what = "the client asks a person for it" if kind == "input" else "only the client can look it up"
+        raise LeftOut(
+            f"names {shown(found[0])}, and {what}: add the value to `secrets.env` as `NAME=VALUE`, and the server with"
+            " `${secret:NAME}` to the config"
+        )
+    return f"$${found[0][1:]}"
+
+
+def _names(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise LeftOut("has a list of tools that is no list of texts")
+    return value
+
+
+def _list(key: str, value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise LeftOut(f"its `{key}` is no list")
+    return value
+
+
+def _mapping(key: str, value: object) -> Mapping[object, object]:
+    if not isinstance(value, Mapping):
+        raise LeftOut(f"its `{key}` is no mapping")
+    return value
+
+
+def _inherited(value: object) -> str:
+    if isinstance(value, Mapping):
+        if value.get("source", "local") != "local":
+            raise LeftOut("gets variables of another machine")
+        value = value.get("name")
+    if not isinstance(value, str):
+        raise LeftOut("names a variable that cannot be one")
+    return value
+
+
+def _checked(name: str, entry: Entry) -> Entry:
+    """Return an entry if our config may have it."""
+    root = document.parse(json.dumps({"mcpServers": {name: entry}}).encode(), "server.json")
+    for finding in findings(root)[1]:
+        if finding.severity is Severity.ERROR:
+            advice = joined_hints(finding.hint)
+            raise LeftOut(f"cannot be in the config: {finding.sentence}" + (f" ({advice})" if advice else ""))
+    return entry

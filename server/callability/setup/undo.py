@@ -1,0 +1,236 @@
+"""Undoing a setup: byte for byte where nothing else changed a file, and otherwise the servers alone.
+
+Everything is worked out before anything is written: what cannot be undone refuses the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from callability.contract.finding import listed, shown
+from callability.files import document
+from callability.files.editing import EditRefused, edited, turn, without
+from callability.files.editing import replace as replace_file
+from callability.gateway.config.secrets_file import read_secrets
+from callability.setup.client_file import ClientFile, Unusable, content_of, with_members
+from callability.setup.clients import Form
+from callability.setup.writing import (
+    FileChange,
+    Installed,
+    Run,
+    backup_of,
+    digest_of,
+    read_record,
+    write_record,
+    write_secrets,
+)
+
+Write = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Undo:
+    """What an undo would do, in lines, and what does it."""
+
+    lines: list[str] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+
+
+def planned_undo(config: Path, client: str = "") -> Undo:
+    """Return the undo of every setup of a config, or only of the installations in a client.
+
+    Raises:
+        Unusable: something cannot be undone; the message says what, and what to do.
+    """
+    runs = read_record(config)
+    undo = Undo()
+    contents: dict[Path, bytes | None] = {}
+    touched: dict[Path, FileChange] = {}
+    left: list[Run] = []
+    for run in reversed(runs):
+        chosen = [each for each in run.installed if not client or each.client == client]
+        for change in run.files:
+            entries = [each for each in chosen if each.path == change.path]
+            if entries:
+                path = Path(change.path)
+                contents[path] = _restored(config, change, entries, contents.get(path, _now(path)))
+                touched[path] = change
+        if client:
+            rest = tuple(each for each in run.installed if each not in chosen)
+            paths = {each.path for each in rest}
+            left.append(replace(run, installed=rest, files=tuple(each for each in run.files if each.path in paths)))
+    for path, data in contents.items():
+        is_whole = ("" if data is None else document.digest(data)) == touched[path].before
+        undo.lines.append(f"{path}: {'as it was' if is_whole else 'its servers are back'}")
+        undo.writes.append(partial(_write, path, data))
+    agents = {each.agent for run in runs for each in run.installed if each.client == client} if client else None
+    _undo_config(config, runs, undo, agents)
+    backups = [backup_of(config, each) for run in runs for each in (*run.files, run.config) if each and each.backup]
+    kept = {backup_of(config, each) for run in left for each in (*run.files, run.config) if each and each.backup}
+    undo.writes.append(lambda: write_record(config, tuple(reversed([run for run in left if _is_something(run)]))))
+    undo.writes.append(lambda: _remove_backups([each for each in backups if each not in kept]))
+    return undo
+
+
+def write_undo(config: Path, undo: Undo) -> None:
+    """Write what was worked out.
+
+    Raises:
+        OSError: a file cannot be written; the record is as it was, and the undo can be tried again.
+    """
+    with turn(config.resolve().parent):
+        for write in undo.writes:
+            write()
+
+
+def _restored(config: Path, change: FileChange, entries: list[Installed], now: bytes | None) -> bytes | None:
+    """Return what a file is after an undo; None if there is none."""
+    digest = "" if now is None else document.digest(now)
+    if digest == change.before:
+        return now
+    before = backup_of(config, change).read_bytes() if change.backup else None
+    if digest == change.after:
+        return before
+    if now is None:
+        raise Unusable(f"{change.path}: is gone; its copy is `{backup_of(config, change)}`")
+    for entry in entries:
+        now = _with_servers_back(entry, before, now)
+    return now
+
+
+def _with_servers_back(entry: Installed, before: bytes | None, now: bytes) -> bytes:
+    path, form = Path(entry.path), Form(entry.form)
+    file = ClientFile(path, form, entry.keys, now, content_of(now, form, entry.path))
+    ours = file.servers.get(entry.entry_name)
+    if ours is not None and ours != entry.entry:
+        raise Unusable(f"{path}: the entry {shown(entry.entry_name)} was edited; remove it by hand, and run this again")
+    old: Mapping[str, Any] = {}
+    if before is not None:
+        old = ClientFile(path, form, entry.keys, before, content_of(before, form, entry.path)).servers
+    back = {name: old[name] for name in entry.removed if name in old and name not in file.servers}
+    return with_members(file, [entry.entry_name] if ours is not None else [], back)
+
+
+def _undo_config(config: Path, runs: tuple[Run, ...], undo: Undo, agents: set[str] | None) -> None:
+    """Take back what setups added to our config, or the agents of a client alone, and the secrets."""
+    changes = [run.config for run in runs if run.config is not None]
+    now = _now(config)
+    if now is None or not changes:
+        return
+    if agents is None and document.digest(now) == changes[-1].after and _is_chain(changes):
+        first = changes[0]
+        data = backup_of(config, first).read_bytes() if first.backup else None
+        undo.lines.append(f"{config}: {'as it was' if first.backup else 'removed'}")
+        undo.writes.append(partial(_write, config, data))
+    else:
+        data = _without_added(config, now, runs, undo, agents)
+        undo.writes.append(partial(_write, config, data))
+    if agents is None:
+        _undo_secrets(config, data, runs, undo)
+
+
+def _is_chain(changes: list[FileChange]) -> bool:
+    """Say whether each setup found the config as the one before had left it."""
+    return all(later.before == earlier.after for earlier, later in pairwise(changes))
+
+
+def _without_added(
+    config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, agents: set[str] | None
+) -> bytes | None:
+    data, kept = now, []
+    try:
+        for run in reversed(runs):
+            for name in (each for each in run.agents if agents is None or each in agents):
+                data, is_gone = _without_agent(config, data, name, run)
+                kept += [] if is_gone else [f"agent {shown(name)}"]
+            for name, entry in run.servers.items() if agents is None else ():
+                root: Any = document.plain(document.parse(data, str(config)))
+                used = any(name in agent.get("servers", ()) for agent in (root.get("agents") or {}).values())
+                if used or (root.get("mcpServers") or {}).get(name) != entry:
+                    kept += [f"server {shown(name)}"] if name in (root.get("mcpServers") or {}) else []
+                else:
+                    data = without(data, str(config), ("mcpServers", name))
+        root = document.plain(document.parse(data, str(config)))
+        if (
+            agents is None
+            and not any(root.values())
+            and all(run.config is None or run.config.before == "" for run in runs[:1])
+        ):
+            undo.lines.append(f"{config}: removed")
+            return None
+        if root.get("agents") == {} and not _had_agents(config, runs):
+            data = without(data, str(config), ("agents",))
+    except (EditRefused, document.Refused):
+        raise Unusable(f"{config}: what was added cannot be removed without touching something else") from None
+    stays = f"; what was edited or is used stays: {', '.join(kept)}" if kept else ""
+    undo.lines.append(f"{config}: without what was added{stays}")
+    return data
+
+
+def _without_agent(config: Path, data: bytes, name: str, run: Run) -> tuple[bytes, bool]:
+    root: Any = document.plain(document.parse(data, str(config)))
+    agent = (root.get("agents") or {}).get(name)
+    if agent is None:
+        return data, True
+    added = set(run.agents[name])
+    if name in run.new_agents:
+        if set(agent) == {"servers"} and set(agent["servers"]) <= added:
+            return without(data, str(config), ("agents", name)), True
+        return data, False
+    left = [each for each in agent.get("servers", ()) if each not in added]
+    return edited(data, str(config), {"agents": {name: {"servers": left}}}), True
+
+
+def _made_the_config(runs: tuple[Run, ...]) -> bool:
+    first = next((run.config for run in runs if run.config is not None), None)
+    return first is not None and not first.before
+
+
+def _had_agents(config: Path, runs: tuple[Run, ...]) -> bool:
+    first = next((run.config for run in runs if run.config is not None), None)
+    if first is None or not first.backup:
+        return False
+    root: Any = document.plain(document.parse(backup_of(config, first).read_bytes(), str(config)))
+    return "agents" in root
+
+
+def _undo_secrets(config: Path, after: bytes | None, runs: tuple[Run, ...], undo: Undo) -> None:
+    stored = {name for run in runs for name in run.secrets}
+    text = (after or b"").decode()
+    used = {name for name in stored if f"${{secret:{name}}}" in text or f"${{secret:{name}:-" in text}
+    gone = stored - used
+    if gone:
+        undo.lines.append(f"secrets: {len(gone)} removed" + (f", {listed(sorted(used))} still used" if used else ""))
+
+    def write() -> None:
+        write_secrets(config, {name: value for name, value in read_secrets(config).items() if name not in gone})
+
+    undo.writes.append(write)
+
+
+def _is_something(run: Run) -> bool:
+    return bool(run.installed or run.servers or run.agents or run.secrets)
+
+
+def _now(path: Path) -> bytes | None:
+    return None if digest_of(path) == "" else path.read_bytes()
+
+
+def _write(path: Path, data: bytes | None) -> None:
+    if data is None:
+        path.unlink(missing_ok=True)
+    elif _now(path) != data:
+        replace_file(path.resolve(), data)
+
+
+def _remove_backups(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+    for directory in {path.parent for path in paths}:
+        if directory.is_dir() and not any(directory.iterdir()):
+            directory.rmdir()

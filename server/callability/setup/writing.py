@@ -1,0 +1,242 @@
+"""Writing a plan, and the record by which it is undone.
+
+The record and the copies of what was there come first: whatever happens later, an undo knows all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from callability.files import document
+from callability.files.editing import ChangedMeanwhile, replace, turn
+from callability.gateway.config.secrets_file import read_secrets, secrets_beside, variable_line
+from callability.setup.client_file import Unusable
+from callability.setup.plan import Plan, entry_name_of
+from callability.setup.secret_values import Entry
+
+RECORD_FILE = "setup.json"
+BACKUPS = "backups"
+PRIVATE = 0o600
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file that was written: the digests of it before and after, empty for none, and the copy of what was there."""
+
+    path: str
+    before: str
+    after: str
+    backup: str
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Our entry in a file of a client, and the servers that it replaced."""
+
+    client: str
+    agent: str
+    path: str
+    form: str
+    keys: tuple[str, ...]
+    entry_name: str
+    entry: Mapping[str, Any]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One setup: all that it wrote. Of secrets it has the names alone."""
+
+    time: str
+    files: tuple[FileChange, ...]
+    config: FileChange | None
+    installed: tuple[Installed, ...] = ()
+    servers: Mapping[str, Entry] = field(default_factory=dict)
+    agents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    new_agents: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+
+
+def write_plan(plan: Plan) -> Run:
+    """Write a plan, all of it or as much as a record says; secrets first, and the files of clients last.
+
+    Raises:
+        ChangedMeanwhile: a file is not the one that was read; nothing was written.
+        Unusable: the record of earlier setups cannot be read.
+        OSError: a file cannot be written. What was written before is in the record.
+    """
+    directory = plan.config.resolve().parent
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with turn(directory):
+        _check_unchanged(plan)
+        runs = read_record(plan.config)
+        now = datetime.now(UTC)
+        files = []
+        for path, data in plan.installed.items():
+            path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.append(_change(plan.config, path, data, now))
+        config = _change(plan.config, plan.config, plan.after, now) if plan.changes_config else None
+        run = Run(
+            now.isoformat(timespec="seconds"),
+            tuple(files),
+            config,
+            _entries(plan),
+            dict(plan.new_servers),
+            dict(plan.agents),
+            tuple(sorted(plan.new_agents)),
+            tuple(plan.secrets),
+        )
+        write_record(plan.config, (*runs, run))
+        if plan.secrets:
+            write_secrets(plan.config, {**read_secrets(plan.config), **plan.secrets})
+        if config is not None:
+            replace(plan.config.resolve(), plan.after, mode=None if plan.before is not None else PRIVATE)
+        for path, data in plan.installed.items():
+            replace(path.resolve(), data)
+    return run
+
+
+def write_secrets(config: Path, secrets: Mapping[str, str]) -> None:
+    """Write the secrets of a config, so that only their owner can read them; no file is left without any.
+
+    Lines that stay the same keep their place, and comments stay.
+    """
+    path = secrets_beside(config).resolve()
+    old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    before = read_secrets(config)
+    lines = []
+    for line in old:
+        name = _name_in(line)
+        if name is None or (name in secrets and before.get(name) == secrets[name]):
+            lines.append(line)
+        elif name in secrets:
+            lines.append(variable_line(name, secrets[name]))
+    there = {_name_in(line) for line in lines}
+    lines += [variable_line(name, value) for name, value in secrets.items() if name not in there]
+    if any(line.strip() for line in lines):
+        replace(path, "".join(f"{line}\n" for line in lines).encode(), mode=PRIVATE)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def read_record(config: Path) -> tuple[Run, ...]:
+    """Return the setups of a config that were not undone, the oldest first.
+
+    Raises:
+        Unusable: the record cannot be read.
+    """
+    path = record_of(config)
+    if not path.exists():
+        return ()
+    try:
+        given = json.loads(document.read_bytes(path))
+        if given["version"] != _VERSION:
+            raise Unusable(f"{path}: is of another version of callability")
+        return tuple(_run(each) for each in given["runs"])
+    except (document.Refused, ValueError, KeyError, TypeError) as error:
+        raise Unusable(f"{path}: the record of what was set up cannot be read") from error
+
+
+def write_record(config: Path, runs: tuple[Run, ...]) -> None:
+    """Write the record; if nothing is left to undo, there is none."""
+    path = record_of(config)
+    if not runs:
+        path.unlink(missing_ok=True)
+        return
+    text = json.dumps({"version": _VERSION, "runs": [asdict(run) for run in runs]}, indent=2)
+    replace(path, f"{text}\n".encode(), mode=PRIVATE)
+
+
+def record_of(config: Path) -> Path:
+    """Return where the record of a config is."""
+    return config.resolve().with_name(RECORD_FILE)
+
+
+def backup_of(config: Path, change: FileChange) -> Path:
+    """Return where the copy of what was there before a change is."""
+    return config.resolve().parent / BACKUPS / change.backup
+
+
+def digest_of(path: Path) -> str:
+    """Return the digest of a file; empty if there is none.
+
+    Raises:
+        Unusable: it is there, and cannot be read.
+    """
+    try:
+        return document.digest(path.read_bytes()) if path.exists() else ""
+    except OSError as error:
+        raise Unusable(f"{path}: cannot be read: {(error.strerror or 'error').lower()}") from error
+
+
+def _check_unchanged(plan: Plan) -> None:
+    before = "" if plan.before is None else document.digest(plan.before)
+    read = {source.file.path: source.file.data if source.is_there else None for source in plan.sources}
+    wanted = {plan.config: before} | {
+        path: "" if data is None else document.digest(data) for path, data in read.items() if path in plan.installed
+    }
+    for path, digest in wanted.items():
+        if digest_of(path) != digest:
+            raise ChangedMeanwhile(str(path))
+
+
+def _change(config: Path, path: Path, after: bytes, now: datetime) -> FileChange:
+    """Copy what is there, and return the change."""
+    before = digest_of(path)
+    backup = f"{now:%Y%m%dT%H%M%S.%f}-{path.name.lstrip('.')}-{before[:8]}" if before else ""
+    change = FileChange(str(path), before, document.digest(after), backup)
+    if before:
+        target = backup_of(config, change)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE), "wb") as file:
+            file.write(path.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+    return change
+
+
+def _entries(plan: Plan) -> tuple[Installed, ...]:
+    return tuple(
+        Installed(
+            source.client.name,
+            source.agent,
+            str(source.file.path),
+            source.file.form,
+            source.file.keys,
+            entry_name_of(source),
+            source.client.filled_entry(plan.commands[source.agent]),
+            tuple(each.given for each in plan.taken if each.source == source),
+        )
+        for source in plan.sources
+        if source.file.path in plan.installed
+    )
+
+
+def _run(given: Mapping[str, Any]) -> Run:
+    return Run(
+        given["time"],
+        tuple(FileChange(**each) for each in given["files"]),
+        FileChange(**given["config"]) if given["config"] else None,
+        tuple(
+            Installed(**{**each, "keys": tuple(each["keys"]), "removed": tuple(each["removed"])})
+            for each in given["installed"]
+        ),
+        given["servers"],
+        {name: tuple(servers) for name, servers in given["agents"].items()},
+        tuple(given["new_agents"]),
+        tuple(given["secrets"]),
+    )
+
+
+def _name_in(line: str) -> str | None:
+    """Return the name of the variable in a line of a file of secrets."""
+    text = line.strip().removeprefix("export ").strip()
+    name, equals, _ = text.partition("=")
+    return name.strip() if equals and not text.startswith("#") else None
