@@ -81,7 +81,7 @@ def setup(
     if not sources:
         typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
         return
-    _carry_out(_planned(sources, path, config, installing=True), yes=yes, dry_run=dry_run)
+    _carry_out(_planned(sources, path, config, installing=True), yes=yes, dry_run=dry_run, starting=True)
 
 
 def import_servers(
@@ -213,7 +213,7 @@ def _executable() -> tuple[str, ...]:
     return (str(beside),) if beside.is_file() else (sys.executable, "-m", "callability")
 
 
-def _carry_out(made: Plan, *, yes: bool, dry_run: bool) -> None:
+def _carry_out(made: Plan, *, yes: bool, dry_run: bool, starting: bool = False) -> None:
     for line in _lines(made):
         typer.echo(line)
     if made.is_empty:
@@ -234,7 +234,8 @@ def _carry_out(made: Plan, *, yes: bool, dry_run: bool) -> None:
         what = f"`{escaped(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}"
         leave(f"{what}; `callability setup --undo` restores what was written", 1)
     typer.echo(f"written: {escaped(str(made.config))}")
-    _start_each(made)
+    if starting:
+        _start_each(made)
     _report_next(made)
 
 
@@ -294,6 +295,7 @@ def _report_next(made: Plan) -> None:
     for source in made.sources:
         if source.file.path in made.installed:
             typer.echo(f"next: {source.client.title}: {source.client.reload}")
+    typer.echo("next: `callability approvals list` connects the servers, and shows their tools")
     typer.echo("to undo all of it: callability setup --undo")
 
 

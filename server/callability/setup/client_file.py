@@ -10,7 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,8 +38,8 @@ class ClientFile:
     path: Path
     form: Form
     keys: tuple[str, ...]
-    data: bytes
-    root: Mapping[str, Any]
+    data: bytes = field(repr=False)
+    root: Mapping[str, Any] = field(repr=False)
 
     @property
     def servers(self) -> Mapping[str, object]:

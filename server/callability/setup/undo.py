@@ -182,8 +182,12 @@ def _without_agent(config: Path, data: bytes, name: str, run: Run) -> tuple[byte
         if set(agent) == {"servers"} and set(agent["servers"]) <= added:
             return without(data, str(config), ("agents", name)), True
         return data, False
-    left = [each for each in agent.get("servers", ()) if each not in added]
-    return edited(data, str(config), {"agents": {name: {"servers": left}}}), True
+    left = [*agent.get("servers", ())]
+    # One by one: so a list keeps the form that a person gave it.
+    for each in (each for each in agent.get("servers", ()) if each in added):
+        left.remove(each)
+        data = edited(data, str(config), {"agents": {name: {"servers": [*left]}}})
+    return data, True
 
 
 def _made_the_config(runs: tuple[Run, ...]) -> bool:

@@ -1,0 +1,403 @@
+"""`callability setup`, `import`, `install`, `uninstall`: the configs of clients, there and back."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callability.gateway.config import load_config
+from callability.setup.client_file import read_client_file
+from callability.setup.clients import CLIENTS, Client, Form
+from callability.setup.translation import is_ours
+from support.commands import callability
+
+SECRET = "hush-hush-0123456789"
+SERVER = """\
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    result = {"tools": [{"name": sys.argv[1], "inputSchema": {"type": "object"}}]}
+    if request["method"] == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "one", "version": "1"}}
+    if "id" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+INSTALLABLE = [client for client in CLIENTS if not client.cannot_be_installed]
+TEXTS = {
+    Form.JSON: """\
+// settings of a person
+{{
+  "theme": "dark", /* mine */
+  "{key}": {{
+    // the first
+    "one": {one},
+    "two": {two}
+  }},
+  "history": [1, 2, 3],
+}}
+""",
+    Form.YAML: """\
+THEME: dark  # mine
+{key}:
+  # the first
+  one: {one}
+  two: {two}  # the second
+
+HISTORY: [1, 2, 3]
+""",
+    Form.TOML: """\
+theme = "dark" # mine
+
+# the first
+[{key}.one]
+command = "/bin/one"
+args = ["--flag"]
+
+[{key}.one.env]
+API_TOKEN = "{secret}"
+
+[{key}.two]
+command = "/bin/two"
+
+# of the screen
+[history]
+items = [1, 2, 3]
+""",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory of nobody else."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "CALLABILITY_CONFIG", "CODEX_HOME", "OPENCODE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+def run(*arguments: str) -> str:
+    """Run a command that succeeds, and return its output; no secret is in it."""
+    done = callability(*arguments)
+    assert SECRET not in done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _entry(client: Client, command: str, env: Mapping[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {"command": command, "args": ["--flag"], "env": dict(env)}
+    if client.name == "goose":
+        return {"type": "stdio", "enabled": True, "cmd": command, "args": ["--flag"], "envs": dict(env)}
+    if client.name == "opencode":
+        return {"type": "local", "command": [command, "--flag"], "environment": dict(env)}
+    return given
+
+
+def _written(client: Client, home: Path) -> Path:
+    """Write a config of a client as a person would, and return its path."""
+    path = client.files(home)[0]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    one, two = (json.dumps(_entry(client, *each)) for each in (("/bin/one", {"API_TOKEN": SECRET}), ("/bin/two", {})))
+    path.write_text(TEXTS[client.form].format(key=client.keys[0], one=one, two=two, secret=SECRET))
+    path.chmod(0o640)
+    return path
+
+
+def _servers(client: Client, path: Path) -> Mapping[str, Any]:
+    return read_client_file(path, client.form, tuple(client.keys)).servers
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_an_import_leaves_the_client_as_it_is(client: Client, home: Path) -> None:
+    """The gateway gets its servers, for an agent of its name, and a secret goes to its own file."""
+    path = _written(client, home)
+    before = path.read_bytes()
+    run("import", client.name, "--yes")
+    config = load_config(home / ".config/callability/gateway.yaml", {})
+    assert list(config.servers) == ["one", "two"]
+    assert config.agents[client.name].servers == ("one", "two")
+    assert config.secrets == {"API_TOKEN": SECRET}
+    assert path.read_bytes() == before
+    assert SECRET not in config.path.read_text()
+    for file in config.path.parent.iterdir():
+        assert file.is_dir() or stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+@pytest.mark.parametrize("client", INSTALLABLE, ids=lambda client: client.name)
+def test_a_client_gets_one_entry_and_its_file_back_byte_for_byte(client: Client, home: Path) -> None:
+    """By `uninstall`, and by `setup --undo`, which removes all that was stored."""
+    path = _written(client, home)
+    before = path.read_bytes()
+    run("install", client.name, "--yes")
+    [entry] = _servers(client, path).values()
+    assert is_ours(entry)
+    assert "connect" in json.dumps(entry)
+    assert client.name in json.dumps(entry)
+    assert b"mine" in path.read_bytes()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert SECRET.encode() not in path.read_bytes()
+    assert "nothing to do" in run("install", client.name, "--yes")
+    run("uninstall", client.name, "--yes")
+    assert path.read_bytes() == before
+    run("install", client.name, "--yes")
+    run("setup", "--undo", "--yes")
+    assert path.read_bytes() == before
+    assert [*(home / ".config/callability").iterdir()] == []
+
+
+@pytest.mark.parametrize("client", INSTALLABLE, ids=lambda client: client.name)
+def test_an_undo_after_the_client_wrote_its_file_puts_back_the_servers_alone(client: Client, home: Path) -> None:
+    """As Claude Code does at every session; an entry of ours that was edited is left to the person."""
+    path = _written(client, home)
+    servers = _servers(client, path)
+    run("install", client.name, "--yes")
+    installed = path.read_text()
+    path.write_text(installed.replace("dark", "light").replace("1, 2, 3", "1, 2, 3, 4"))
+    assert "its servers are back" in run("setup", "--undo", "--yes")
+    assert _servers(client, path) == servers
+    assert "light" in path.read_text()
+    assert "1, 2, 3, 4" in path.read_text()
+    run("install", client.name, "--yes")
+    edited = path.read_text().replace("connect", "connected")
+    path.write_text(edited)
+    done = callability("setup", "--undo", "--yes")
+    assert done.returncode == 1
+    assert "the entry `callability` was edited; remove it by hand, and run this again" in done.stderr
+    assert path.read_text() == edited
+
+
+class _Http(BaseHTTPRequestHandler):
+    """An MCP server on HTTP that wants a token."""
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.headers["Authorization"] != f"Bearer {SECRET}":
+            self._answer(401, {})
+        elif "id" not in request:
+            self._answer(202, None)
+        elif request["method"] == "initialize":
+            info = {"name": "http", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            self._answer(200, {"jsonrpc": "2.0", "id": request["id"], "result": result})
+        elif request["method"] == "tools/list":
+            tools = [{"name": "far", "inputSchema": {"type": "object"}}]
+            self._answer(200, {"jsonrpc": "2.0", "id": request["id"], "result": {"tools": tools}})
+        else:
+            error = {"code": -32601, "message": "no such method"}
+            self._answer(200, {"jsonrpc": "2.0", "id": request["id"], "error": error})
+
+    def do_GET(self) -> None:
+        self._answer(405, {})
+
+    def do_DELETE(self) -> None:
+        self._answer(405, {})
+
+    def _answer(self, status: int, body: object) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The address of a server on HTTP."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Http)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/mcp"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def _four_clients(home: Path, url: str) -> dict[str, Path]:
+    """Write the configs of four clients with nine servers that start, of which two share a name, and one that cannot be
+    known.
+    """
+    script = home / "one.py"
+    script.write_text(SERVER)
+
+    def stdio(tool: str, **more: Any) -> dict[str, Any]:
+        return {"command": sys.executable, "args": [str(script), tool], **more}
+
+    files: dict[str, tuple[str, dict[str, Any]]] = {
+        "claude-code": (".claude.json", {"numStartups": 3, "mcpServers": {"a": stdio("a"), "shared": stdio("shared")}}),
+        "cursor": (
+            ".cursor/mcp.json",
+            {"mcpServers": {"b": stdio("b", env={"B_TOKEN": SECRET}), "shared": stdio("shared"), "same": stdio("c")}},
+        ),
+        "vscode": (
+            ".config/Code/User/mcp.json",
+            {
+                "inputs": [],
+                "servers": {
+                    "same": stdio("d"),
+                    "far": {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {SECRET}"}},
+                    "unknown": stdio("${workspaceFolder}"),
+                },
+            },
+        ),
+    }
+    paths = {}
+    for name, (place, content) in files.items():
+        paths[name] = home / place
+        paths[name].parent.mkdir(parents=True, exist_ok=True)
+        paths[name].write_text(json.dumps(content, indent=2))
+    paths["codex"] = home / ".codex/config.toml"
+    paths["codex"].parent.mkdir()
+    tables = "".join(
+        f"[mcp_servers.{name}]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(script))}, '{name}']\n"
+        + ("disabled_tools = ['e']\n" if name == "e" else "")
+        for name in ("e", "f", "g")
+    )
+    paths["codex"].write_text(f"model = 'x'\n\n{tables}")
+    return paths
+
+
+def test_a_setup_takes_nine_servers_of_four_clients_and_gives_each_what_it_had(home: Path, url: str) -> None:
+    """Without a question and without an edit by hand; afterwards, every server loads."""
+    paths = _four_clients(home, url)
+    before = {path: path.read_bytes() for path in paths.values()}
+    dry = run("setup", "--dry-run")
+    assert {path: path.read_bytes() for path in paths.values()} == before
+    assert not (home / ".config/callability").exists()
+    assert "leaves `unknown` to the client: names `${workspaceFolder}`" in dry
+    assert "takes `same` as same-vscode; another `same` has another definition" in dry
+    said = run("setup", "--yes")
+    assert "9 of 9 servers loaded" in said
+    config = load_config(home / ".config/callability/gateway.yaml", {})
+    assert {name: agent.servers for name, agent in config.agents.items()} == {
+        "claude-code": ("a", "shared"),
+        "cursor": ("b", "shared", "same"),
+        "vscode": ("same-vscode", "far"),
+        "codex": ("e", "f", "g"),
+    }
+    assert config.servers["e"].disabled_tools == ("e",)
+    assert config.secrets == {"B_TOKEN": SECRET, "FAR_AUTHORIZATION": SECRET}
+    assert sorted(json.loads(paths["vscode"].read_text())["servers"]) == ["callability", "unknown"]
+    assert json.loads(paths["claude-code"].read_text())["numStartups"] == 3
+    assert "nothing to do" in run("setup", "--yes")
+    for path in (home / ".config/callability").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+    run("setup", "--undo", "--yes")
+    assert {path: path.read_bytes() for path in paths.values()} == before
+    assert [*(home / ".config/callability").iterdir()] == []
+
+
+def test_a_setup_adds_to_a_config_of_a_person_and_takes_back_only_that(home: Path) -> None:
+    """Comments stay, and what the person edits afterwards stays too."""
+    config = home / ".config/callability/gateway.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        "# mine\nmcpServers:\n  one: {command: /bin/other} # not theirs\nagents: {cursor: {servers: [one]}}\n"
+    )
+    before = config.read_bytes()
+    cursor = next(client for client in CLIENTS if client.name == "cursor")
+    path = _written(cursor, home)
+    run("install", "cursor", "--yes")
+    assert load_config(config).agents["cursor"].servers == ("one", "one-cursor", "two")
+    run("setup", "--undo", "--yes")
+    assert config.read_bytes() == before
+    run("install", "cursor", "--yes")
+    config.write_text(config.read_text().replace("# mine", "# still mine").replace("/bin/two", "/bin/three"))
+    run("setup", "--undo", "--yes")
+    assert config.read_text().startswith("# still mine\n")
+    assert set(load_config(config).servers) == {"one", "two"}
+    assert load_config(config).agents["cursor"].servers == ("one",)
+    assert list(_servers(cursor, path)) == ["one", "two"]
+
+
+def test_files_of_a_project_are_for_an_agent_of_their_own(home: Path) -> None:
+    """Elsewhere the client does not have their servers; they are read only if the project is named."""
+    project = home / "app"
+    project.mkdir()
+    (project / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "/bin/here"}}}')
+    local = {"mcpServers": {"mine": {"command": "/bin/mine"}}}
+    user = {"mcpServers": {"all": {"command": "/bin/all"}}, "projects": {str(project): local, "/elsewhere": local}}
+    (home / ".claude.json").write_text(json.dumps(user))
+    run("install", "claude-code", "--yes")
+    config = home / ".config/callability/gateway.yaml"
+    assert list(load_config(config).servers) == ["all"]
+    run("install", "claude-code", "--project", str(project), "--yes")
+    agents = {name: agent.servers for name, agent in load_config(config).agents.items()}
+    assert agents == {"claude-code": ("all",), "claude-code-app": ("here",), "claude-code-app-local": ("mine",)}
+    written = json.loads((home / ".claude.json").read_text())
+    assert list(written["projects"][str(project)]["mcpServers"]) == ["callability-app"]
+    assert written["projects"]["/elsewhere"] == local
+    assert list(json.loads((project / ".mcp.json").read_text())["mcpServers"]) == ["callability-app"]
+    run("setup", "--undo", "--yes")
+    assert json.loads((home / ".claude.json").read_text()) == user
+
+
+def test_tools_that_claude_code_denies_elsewhere_stay_denied(home: Path) -> None:
+    """Its rules name its own servers, and would match nothing any more."""
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").write_text('{"permissions": {"deny": ["mcp__one__drop", "mcp__two", "Bash(rm)"]}}')
+    _written(next(client for client in CLIENTS if client.name == "claude-code"), home)
+    run("import", "claude-code", "--yes")
+    servers = load_config(home / ".config/callability/gateway.yaml").servers
+    assert servers["one"].disabled_tools == ("drop",)
+    assert servers["two"].enabled is False
+
+
+def test_a_file_of_many_megabytes_is_edited_in_the_place_of_its_servers(home: Path) -> None:
+    """Claude Code keeps the history of every project in it."""
+    history = {f"/home/me/{number}": {"history": ["x" * 1_000] * 10} for number in range(300)}
+    path = home / ".claude.json"
+    text = json.dumps({"projects": history, "mcpServers": {"one": {"command": "/bin/one"}}, "userID": "me"}, indent=2)
+    path.write_text(text)
+    run("install", "claude-code", "--yes")
+    installed = json.loads(path.read_text())
+    assert installed["projects"] == history
+    assert list(installed["mcpServers"]) == ["callability"]
+    run("uninstall", "claude-code", "--yes")
+    assert path.read_text() == text
+    path.write_text(json.dumps({"projects": history}, indent=2))
+    run("install", "claude-code", "--server", "one", "--yes")
+    assert json.loads(path.read_text())["projects"] == history
+    assert load_config(home / ".config/callability/gateway.yaml").agents["claude-code"].servers == ("one",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("install", "cursro"), 2, "`cursro` is no client that is known (did you mean `cursor`?)"),
+        (("import", "nowhere.json"), 2, "`nowhere.json` is neither a file nor a client"),
+        (("import", "cursor"), 1, "Cursor has no config here: looked for"),
+        (("install", "mcpproxy-go"), 2, "mcpproxy-go cannot be installed: it is a proxy itself"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments: tuple[str, ...], code: int, said: str, home: Path) -> None:
+    """With what to do."""
+    done = callability(*arguments)
+    assert done.returncode == code
+    assert said in done.stderr
+
+
+def test_without_an_answer_nothing_is_written(home: Path) -> None:
+    """And a file that is not well-formed is left as it is, with its place."""
+    path = _written(CLIENTS[0], home)
+    before = path.read_bytes()
+    assert callability("setup").returncode == 1
+    assert path.read_bytes() == before
+    assert not (home / ".config/callability").exists()
+    path.write_text(f'{{"mcpServers": {{"one": {SECRET}}}}}')
+    done = callability("setup", "--yes")
+    assert "claude_desktop_config.json:1:24: is not valid JSON here" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
