@@ -106,13 +106,31 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "servers": Group(
-        "List the servers of a gateway's config, and switch them on or off.",
+        "List the servers of a gateway's config, add and remove them, and switch them on or off.",
         {
+            "add": Command("server_entries:add", "gateway", "Add a server to a config."),
+            "remove": Command("server_entries:remove", "gateway", "Remove a server from a config."),
+            "show": Command("server_entries:show", "gateway", "Show how a server is reached, and who sees it."),
             "list": Command("servers:list_servers", "gateway", "List the servers of a config."),
             "enable": Command("servers:enable", "gateway", "Switch a server on."),
             "disable": Command("servers:disable", "gateway", "Switch a server off."),
             "quarantine": Command("servers:quarantine", "gateway", "Hold a server for review."),
             "release": Command("servers:release", "gateway", "Release a server from quarantine."),
+        },
+    ),
+    "tools": Group(
+        "Deny single tools of a server by the config of a gateway.",
+        {
+            "deny": Command("server_entries:deny", "gateway", "Deny tools of a server."),
+            "allow": Command("server_entries:allow", "gateway", "Stop denying tools of a server."),
+        },
+    ),
+    "agents": Group(
+        "Add agents to a gateway's config, list them, and revoke their tokens.",
+        {
+            "add": Command("agents:add", "gateway", "Add an agent, with a token or without."),
+            "list": Command("agents:list_agents", "gateway", "List the agents of a config."),
+            "revoke": Command("agents:revoke", "gateway", "Revoke the token of an agent."),
         },
     ),
     "approvals": Group(

@@ -11,6 +11,7 @@ import hmac
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from mcp import MCPError
@@ -98,6 +99,7 @@ class Tokens:
     """Identifies agents by the SHA-256 of their bearer tokens."""
 
     def __init__(self, agents: Mapping[str, AgentConfig]) -> None:
+        self._agents = agents
         self._digests = {
             name: agent.token_sha256.lower().encode() for name, agent in agents.items() if agent.token_sha256
         }
@@ -113,7 +115,9 @@ class Tokens:
         for name, expected in self._digests.items():
             if hmac.compare_digest(digest, expected):
                 found = name
-        return None if found is None else AccessToken(token=token, client_id=found, scopes=[])
+        if found is None or not self._agents[found].has_valid_token(datetime.now(UTC)):
+            return None
+        return AccessToken(token=token, client_id=found, scopes=[])
 
 
 class AgentRouter:

@@ -62,7 +62,7 @@ def test_a_server_gets_its_secrets_and_the_variables_of_its_file(config: Path) -
 
 def test_a_secret_is_in_no_output(config: Path) -> None:
     """Neither of a check nor of the settings."""
-    for command in (("config", "check"), ("config", "show", "gateway"), ("gateway", "--check")):
+    for command in (("config", "check"), ("config", "show"), ("gateway", "--check")):
         done = callability(*command, "--config", str(config))
         assert SECRET not in done.stdout + done.stderr
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -109,6 +110,16 @@ def _port(value: int) -> int:
     return value
 
 
+def _moment(value: str) -> str:
+    try:
+        read = datetime.fromisoformat(value)
+    except ValueError:
+        read = None
+    if read is None or read.tzinfo is None:
+        raise PydanticCustomError("bad-time", "is not a time with a time zone, such as `2027-01-31T00:00:00Z`")
+    return value
+
+
 def _from_one_to(most: int) -> _Checked:
     def check(value: int) -> int:
         if not 1 <= value <= most:
@@ -189,6 +200,7 @@ HeaderText = Annotated[
     StrictStr, _matching(r"([!-~]([\t -~]*[!-~])?)?", "bad-header", "is not text that a header can carry")
 ]
 Digest = Annotated[StrictStr, _matching(r"[0-9a-fA-F]{64}", "bad-digest", "is not a SHA-256 of 64 hexadecimal digits")]
+Moment = Annotated[StrictStr, _Checked(_moment, {"format": "date-time"})]
 AgentName = Annotated[
     StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-agent-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
 ]
@@ -391,6 +403,10 @@ class AgentConfig(_Model):
     token_sha256: Annotated[Digest | None, Given] = Field(
         default=None, repr=False, description="SHA-256 of the agent's bearer token, in hexadecimal; never the token."
     )
+    token_expires: Annotated[Moment | None, Given] = Field(
+        default=None,
+        description="When the token expires, as `2027-01-31T00:00:00Z`. If left out, it does not.",
+    )
     servers: tuple[Text, ...] = Field(description="The servers that the agent may see. For the agent, no others exist.")
     labels: Labels = Field(
         default_factory=Empty,
@@ -400,6 +416,12 @@ class AgentConfig(_Model):
         default_factory=Empty,
         description="Facts of the agent that the rule file declares, by name, such as `proxy.quota`.",
     )
+
+    def has_valid_token(self, now: datetime) -> bool:
+        """Say whether the agent has a token that has not expired."""
+        if self.token_sha256 is None:
+            return False
+        return self.token_expires is None or now < datetime.fromisoformat(self.token_expires)
 
 
 class Deadlines(_Model):

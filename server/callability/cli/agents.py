@@ -1,0 +1,117 @@
+"""`callability agents`: add agents, list them, and revoke their tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, cast
+
+import typer
+
+from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
+from callability.cli.options import JsonOption, leave
+from callability.cli.terminal import escaped, write_table
+from callability.contract.finding import did_you_mean, shown
+from callability.files.editing import Tree
+from callability.gateway.config import AgentConfig
+
+_TOKEN_BYTES = 32
+AgentArgument = Annotated[str, typer.Argument(metavar="NAME", help="An agent of the config.")]
+
+
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the agent.")],
+    config: ConfigOption,
+    server: Annotated[
+        list[str] | None, typer.Option("--server", metavar="NAME", help="A server that it sees; may be repeated.")
+    ] = None,
+    token: Annotated[bool, typer.Option("--token", help="Make a token for HTTP, and print it once.")] = False,
+    days: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, max=3_650, help="Days until the token expires. Default: none."),
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Make another token for an agent that is there; the one before is void.")
+    ] = False,
+) -> None:
+    """Add an agent to the config, and change nothing else.
+
+    The config has only the SHA-256 of the token. A running gateway applies it. Exit code 0: added. 1: the config is
+    refused or cannot be changed. 2: usage error, or there is such an agent.
+    """
+    read = sound_config(config)
+    if renew:
+        _known_agent(name, read.agents)
+    elif name in read.agents:
+        leave(f"the config has an agent {shown(name)} already; `--renew` makes another token for it", 2)
+    if days is not None and not (token or renew):
+        leave("`--days` goes with `--token`", 2)
+    servers = [known_server(read.names, each) for each in server or ()]
+    entry: dict[str, Any] = {} if renew else {"servers": servers}
+    if renew and servers:
+        leave("`--server` does not go with `--renew`: the agent keeps its servers", 2)
+    made = secrets.token_urlsafe(_TOKEN_BYTES)
+    if token or renew:
+        entry["token_sha256"] = hashlib.sha256(made.encode()).hexdigest()
+        if days is not None:
+            entry["token_expires"] = _written(datetime.now(UTC) + timedelta(days=days))
+        elif renew and read.agents[name].token_expires:
+            leave(f"the token of agent {shown(name)} expires: give `--days` for the new one", 2)
+    changed(config, cast(Tree, {"agents": {name: entry}}))
+    typer.echo(f"agent {shown(name)} is in `{escaped(str(config))}` now")
+    if token or renew:
+        typer.echo("its token, which is shown this once:", err=True)
+        typer.echo(made)
+
+
+def list_agents(config: ConfigOption, as_json: JsonOption = False) -> None:
+    """List the agents of a config, and the servers that each sees. No token is shown.
+
+    Exit code 0: listed. 1: the config is refused.
+    """
+    agents = sound_config(config).agents
+    now = datetime.now(UTC)
+    rows = [(name, _token_state(agent, now), list(agent.servers)) for name, agent in agents.items()]
+    if as_json:
+        data = [{"name": name, "token": state, "servers": servers} for name, state, servers in rows]
+        typer.echo(json.dumps({"agents": data}, indent=2))
+        return
+    write_table(("name", "token", "servers"), [(name, state, ", ".join(each) or "-") for name, state, each in rows])
+
+
+def revoke(name: AgentArgument, config: ConfigOption) -> None:
+    """Revoke the token of an agent, and change nothing else.
+
+    The agent stays, so that a gateway over HTTP still wants tokens. A running gateway applies it. Exit code 0: done, or
+    nothing to do. 1: the config is refused or cannot be changed. 2: there is no such agent.
+    """
+    agents = sound_config(config).agents
+    if _known_agent(name, agents).token_sha256 is None:
+        typer.echo(f"nothing to do: agent {shown(name)} has no token")
+        return
+    # No token has this digest: even if the date is removed, the one before stays void.
+    digest = hashlib.sha256(secrets.token_bytes(_TOKEN_BYTES)).hexdigest()
+    entry = {"token_sha256": digest, "token_expires": _written(datetime.now(UTC))}
+    changed(config, cast(Tree, {"agents": {name: entry}}))
+    typer.echo(f"the token of agent {shown(name)} is revoked")
+
+
+def _known_agent(name: str, agents: Any) -> AgentConfig:
+    if name not in agents:
+        hint = did_you_mean(name, agents)
+        leave(f"the config has no agent {shown(name)}" + (f" ({hint})" if hint else ""), 2)
+    return cast(AgentConfig, agents[name])
+
+
+def _token_state(agent: AgentConfig, now: datetime) -> str:
+    if agent.token_sha256 is None:
+        return "none"
+    if agent.token_expires is None:
+        return "valid"
+    return f"valid until {agent.token_expires}" if agent.has_valid_token(now) else f"void since {agent.token_expires}"
+
+
+def _written(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,247 @@
+"""`callability servers add|remove|show` and `callability tools deny|allow`: what would be an edit by hand.
+
+Every other byte of the files stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
+from callability.cli.options import JsonOption, leave, refuse
+from callability.cli.terminal import escaped
+from callability.contract.finding import Severity, did_you_mean, listed, shown
+from callability.files import document
+from callability.files.editing import EditRefused, Tree, edited, replace, turn, without
+from callability.gateway.config import CatalogEntry, Config, ServerConfig
+from callability.gateway.config.findings import findings
+from callability.gateway.config.secrets_file import SECRETS_FILE, read_secrets
+from callability.gateway.config.variables import secret_arguments
+from callability.setup.secret_values import SecretStore, without_secrets
+from callability.setup.writing import write_secrets
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of the config.")]
+_HIDDEN = "***"
+_IN_URL = re.compile(r"(?<=//)[^/?#@]*@|(?<==)[^&#]+")
+
+
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new server.")],
+    config: ConfigOption,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGUMENT...]", help="The program that serves on stdio.")
+    ] = None,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="The address of a server on HTTP.")] = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME[=VALUE]", help="A variable; without a value, that of the gateway."),
+    ] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header.")] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option("--agent", metavar="NAME", help="An agent that sees it; may be repeated.")
+    ] = None,
+    trust: Annotated[str, typer.Option("--trust", metavar="auto|first_use|manual", help="Default: auto.")] = "",
+) -> None:
+    """Add a server to the config, and change nothing else.
+
+    A value that is a secret goes to `secrets.env` beside the config. A running gateway applies it. Exit code 0: added.
+    1: the config is refused or cannot be changed. 2: usage error, or there is such a server.
+    """
+    read = sound_config(config)
+    if name in read.names:
+        leave(f"the config has a server {shown(name)} already", 2)
+    if bool(command) == bool(url):
+        leave("give either `--url`, or a command behind `--`", 2)
+    for each in agent or ():
+        _known_agent(read, each)
+    entry: dict[str, Any] = {"command": command[0], "args": command[1:]} if command else {"url": url}
+    entry |= {"env": dict(_pair(each, reference=True) for each in env)} if env else {}
+    entry |= {"headers": dict(_pair(each) for each in header)} if header else {}
+    entry |= {"trust": trust} if trust else {}
+    store = SecretStore(read.secrets)
+    entry = without_secrets({key: value for key, value in entry.items() if value}, name, store)
+    seen = {each: {"servers": [*read.agents[each].servers, name]} for each in agent or ()}
+    tree: dict[str, Any] = {"mcpServers": {name: entry}, **({"agents": seen} if seen else {})}
+    _check(config, tree)
+    if store.added:
+        _store(config, store.added)
+    changed(config, cast(Tree, tree))
+    typer.echo(f"server {shown(name)} is in `{escaped(str(config))}` now")
+    if store.added:
+        typer.echo(f"secrets in `{SECRETS_FILE}` beside it: {', '.join(store.added)}")
+    if read.agents and not seen:
+        typer.echo("no agent of the config sees it: name one by `--agent`, or add it to the agent's `servers`")
+
+
+def remove(name: NameArgument, config: ConfigOption) -> None:
+    """Remove a server from the config and from the agents that see it, and change nothing else.
+
+    Its approvals and its secrets stay. A running gateway applies it. Exit code 0: removed. 1: the config is refused or
+    cannot be changed. 2: there is no such server.
+    """
+    read = sound_config(config)
+    known_server(read.names, name)
+    section = "catalog" if name in read.catalog else "mcpServers"
+
+    def edit(data: bytes) -> bytes:
+        for agent, each in read.agents.items():
+            if name in each.servers:
+                left = [server for server in each.servers if server != name]
+                data = edited(data, str(config), {"agents": {agent: {"servers": left}}})
+        return without(data, str(config), (section, name))
+
+    _rewrite(config, edit)
+    typer.echo(f"server {shown(name)} is not in `{escaped(str(config))}` any more; its approvals stay")
+
+
+def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) -> None:
+    """Show how a server is reached, who sees it, and which of its tools the config denies; no secret is shown.
+
+    It is not connected. Exit code 0: shown. 1: the config is refused. 2: there is no such server.
+    """
+    read = sound_config(config)
+    known_server(read.names, name)
+    section = "catalog" if name in read.catalog else "mcpServers"
+    rows = _rows(read, name, read.catalog.get(name) or read.servers[name])
+    if as_json:
+        typer.echo(json.dumps({"name": name, **rows}, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"{shown(name)}, at {escaped(str(read.place(section, name)))}")
+    for key, value in rows.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else _text(value)
+        typer.echo(f"  {key:15} {escaped(text) or '-'}")
+
+
+def deny(
+    server: NameArgument,
+    config: ConfigOption,
+    tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools of the server, by exact name.")],
+) -> None:
+    """Deny tools of a server by its lists in the config, for every agent.
+
+    A running gateway applies it. Only the operator lifts it again. Exit code 0: done, or nothing to do. 1: the config
+    is refused or cannot be changed. 2: there is no such server.
+    """
+    _set_tools(config, server, tools, denied=True)
+
+
+def allow(
+    server: NameArgument,
+    config: ConfigOption,
+    tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools of the server, by exact name.")],
+) -> None:
+    """Stop denying tools of a server by its lists in the config.
+
+    Other locks of the tools stay. A running gateway applies it. Exit code 0: done, or nothing to do. 1: the config is
+    refused or cannot be changed. 2: there is no such server.
+    """
+    _set_tools(config, server, tools, denied=False)
+
+
+def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool) -> None:
+    read = sound_config(config)
+    known_server(read.names, server)
+    section = "catalog" if server in read.catalog else "mcpServers"
+    entry = read.server(server)
+    todo = [tool for tool in dict.fromkeys(tools) if entry.config_denies(tool) is not denied]
+    state = "denied" if denied else "not denied"
+    if not todo:
+        typer.echo(f"nothing to do: {listed(tools)} of server {shown(server)}: {state} by the config")
+        return
+    key = "disabled_tools" if entry.enabled_tools is None else "enabled_tools"
+    adding = denied is (key == "disabled_tools")
+    now = list(getattr(entry, key) or ())
+    if not adding and key == "enabled_tools" and set(now) <= set(todo):
+        leave(f"no tool would be left in `enabled_tools`: `callability servers disable {server}` denies all of them", 2)
+
+    def edit(data: bytes) -> bytes:
+        items = now
+        # One by one: so a list keeps the form that a person gave it.
+        for tool in todo:
+            items = [*items, tool] if adding else [each for each in items if each != tool]
+            if not items:
+                return without(data, str(config), (section, server, key))
+            data = edited(data, str(config), {section: {server: {key: items}}})
+        return data
+
+    _rewrite(config, edit)
+    typer.echo(f"{listed(todo)} of server {shown(server)}: {state} by `{key}` now")
+
+
+def _rows(read: Config, name: str, entry: ServerConfig | CatalogEntry) -> Mapping[str, object]:
+    agents = [agent for agent, each in read.agents.items() if name in each.servers]
+    rows: dict[str, object] = {"type": entry.type or ("http" if entry.url else "stdio")}
+    if entry.command:
+        secret = {*secret_arguments(entry.args)}
+        arguments = [_HIDDEN if at in secret else _IN_URL.sub(_HIDDEN, each) for at, each in enumerate(entry.args)]
+        rows |= {"command": entry.command, "args": arguments, "env": list(entry.env)}
+        rows |= {"env_file": entry.env_file} if entry.env_file else {}
+        rows |= {"inherit": list(entry.inherit)} if entry.inherit else {}
+        rows |= {"cwd": entry.cwd} if entry.cwd else {}
+    else:
+        rows |= {"url": _IN_URL.sub(_HIDDEN, entry.url or ""), "headers": list(entry.headers)}
+    rows["trust"] = entry.trust
+    for key in ("enabled", "quarantined"):
+        rows |= {key: getattr(entry, key)} if hasattr(entry, key) else {}
+    for key in ("enabled_tools", "disabled_tools"):
+        rows |= {key: list(getattr(entry, key))} if getattr(entry, key) else {}
+    rows["agents"] = agents if read.agents else ["every client"]
+    return rows
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _known_agent(read: Config, agent: str) -> None:
+    if agent not in read.agents:
+        hint = did_you_mean(agent, read.agents)
+        leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
+
+
+def _pair(text: str, *, reference: bool = False) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals and reference:
+        return name, f"${{{name}}}"
+    if not equals:
+        leave(f"{shown(name)} has no value: write `NAME=VALUE`", 2)
+    return name, value.replace("${", "$${")
+
+
+def _check(config: Path, tree: Mapping[str, object]) -> None:
+    """Exit with code 1 if the config would be refused with values set."""
+    try:
+        data = edited(document.read_bytes(config), str(config), cast(Tree, tree))
+    except (document.Refused, EditRefused):
+        leave(f"{escaped(str(config))}: the server cannot be added without touching something else", 1)
+    found = findings(document.parse(data, str(config)))[1]
+    if errors := [each for each in found if each.severity is Severity.ERROR]:
+        refuse(errors, "nothing was changed")
+
+
+def _store(config: Path, added: Mapping[str, str]) -> None:
+    try:
+        with turn(config.resolve().parent):
+            write_secrets(config, {**read_secrets(config), **added})
+    except OSError as error:
+        leave(f"`{SECRETS_FILE}` cannot be written: {(error.strerror or 'error').lower()}; nothing was changed", 1)
+
+
+def _rewrite(config: Path, edit: Any) -> None:
+    """Put an edited config in the place of one, or exit with code 1."""
+    target = config.resolve()
+    try:
+        with turn(target.parent):
+            replace(target, edit(document.read_bytes(target, str(config))))
+    except document.Refused as refused:
+        refuse(refused.findings, "nothing was changed")
+    except EditRefused as refused:
+        leave(str(refused), 1)
+    except OSError as error:
+        leave(f"`{escaped(str(config))}` cannot be written: {(error.strerror or 'error').lower()}", 1)

@@ -1,0 +1,178 @@
+"""`callability servers add|remove|show`, `tools deny|allow` and `agents`: edits of the config by commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from callability.gateway.config import load_config
+from support.commands import callability
+from support.gateway_in_process import http_gateway
+from support.gateway_requests import ACCEPT, INITIALIZE
+from support.waiting import eventually
+
+SECRET = "hush-hush-0123456789"
+CONFIG = f"""\
+# Of this machine.
+mcpServers:
+  # the disk
+  files:
+    command: /bin/files
+    args: [--token, {SECRET}, --root, /srv]
+    disabled_tools: [drop]  # never
+  web:
+    url: "https://me:{SECRET}@example.com/mcp?key={SECRET}"
+    headers: {{X-Key: {SECRET}}}
+    enabled: false
+    enabled_tools:
+      - read
+      # for the reports
+      - write
+agents:
+  one: {{servers: [files, web]}}
+  two:
+    servers:
+      - web
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A config that a person wrote."""
+    path = tmp_path / "gateway.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def run(*arguments: str, config: Path, code: int = 0) -> str:
+    """Run a command, and return its output; no secret is in it."""
+    group, command, *rest = arguments
+    done = callability(group, command, "--config", config.name, *rest, cwd=config.parent)
+    assert SECRET not in done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_server_is_added_and_removed_and_every_other_byte_stays(config: Path) -> None:
+    """Its secret goes to `secrets.env`; the agent that sees it is named."""
+    said = run(
+        "servers", "add", "new", "--env", f"NEW_TOKEN={SECRET}", "--agent", "one", "--", "npx", "-y", config=config
+    )
+    assert "secrets in `secrets.env` beside it: NEW_TOKEN" in said
+    read = load_config(config)
+    assert read.servers["new"].args == ("-y",)
+    assert read.servers["new"].env == {"NEW_TOKEN": "${secret:NEW_TOKEN}"}
+    assert read.secrets == {"NEW_TOKEN": SECRET}
+    assert read.agents["one"].servers == ("files", "web", "new")
+    run("servers", "remove", "new", config=config)
+    assert config.read_text() == CONFIG
+
+
+def test_a_server_that_agents_see_is_removed_from_them_too(config: Path) -> None:
+    """A list that gets empty stays a list: an agent without servers sees none."""
+    run("servers", "remove", "web", config=config)
+    read = load_config(config)
+    assert {name: agent.servers for name, agent in read.agents.items()} == {"one": ("files",), "two": ()}
+    assert config.read_text().startswith(CONFIG.partition("  web:")[0])
+
+
+def test_a_server_is_shown_without_its_secrets(config: Path) -> None:
+    """With the agents that see it."""
+    shown = json.loads(run("servers", "show", "files", "--json", config=config))
+    assert shown["args"] == ["--token", "***", "--root", "/srv"]
+    assert shown["agents"] == ["one"]
+    text = run("servers", "show", "web", config=config)
+    assert "https://***example.com/mcp?key=***" in text
+    assert "X-Key" in text
+    assert "one, two" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "old", "new"),
+    [
+        (("deny", "files", "move", "-x-"), "[drop]", '[drop, move, "-x-"]'),
+        (("allow", "files", "drop"), "    disabled_tools: [drop]  # never\n", ""),
+        (("deny", "web", "read"), "      - read\n", ""),
+        (("allow", "web", "list"), "      - write\n", "      - write\n      - list\n"),
+        (("deny", "files", "drop"), "", ""),
+        (("allow", "files", "other"), "", ""),
+    ],
+)
+def test_tools_are_denied_and_allowed_by_the_list_that_a_server_has(
+    arguments: tuple[str, ...], old: str, new: str, config: Path
+) -> None:
+    """One key, and nothing else."""
+    command, server, *tools = arguments
+    run("tools", command, server, "--", *tools, config=config)
+    assert config.read_text() == (CONFIG.replace(old, new) if old else CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("servers", "add", "files", "--", "x"), 2, "the config has a server `files` already"),
+        (("servers", "add", "new"), 2, "give either `--url`, or a command behind `--`"),
+        (("servers", "add", "new", "--url", "ftp://h"), 1, "nothing was changed"),
+        (("servers", "add", "new", "--agent", "onne", "--", "x"), 2, "no agent `onne` (did you mean `one`?)"),
+        (("servers", "remove", "fils"), 2, "the config has no server `fils` (did you mean `files`?)"),
+        (("servers", "show", "fils"), 2, "the config has no server `fils`"),
+        (("tools", "deny", "web", "read", "write"), 2, "no tool would be left in `enabled_tools`"),
+        (("agents", "add", "one"), 2, "the config has an agent `one` already"),
+        (("agents", "add", "new", "--days", "3"), 2, "`--days` goes with `--token`"),
+        (("agents", "revoke", "onne"), 2, "the config has no agent `onne` (did you mean `one`?)"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(arguments: tuple[str, ...], code: int, said: str, config: Path) -> None:
+    """And says why."""
+    assert said in run(*arguments, config=config, code=code)
+    assert config.read_text() == CONFIG
+    assert not config.with_name("secrets.env").exists()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Path]:
+    """A config without servers."""
+    path = tmp_path / "gateway.yaml"
+    path.write_text("mcpServers: {}\n")
+    return path
+
+
+def test_a_token_is_shown_once_and_counts_until_it_is_revoked(alone: Path) -> None:
+    """Over HTTP; once it is revoked, the gateway still wants tokens, and renewing makes another one."""
+    made = callability("agents", "add", "far", "--token", "--config", str(alone))
+    token = made.stdout.splitlines()[-1]
+    assert token not in alone.read_text()
+    assert "valid" in run("agents", "list", config=alone)
+
+    def status(given: str) -> int:
+        headers = {**ACCEPT, "Authorization": f"Bearer {given}"}
+        return httpx2.post(url, json=INITIALIZE, headers=headers).status_code
+
+    with http_gateway(alone) as url:
+        assert status(token) == 200
+        assert "is revoked" in run("agents", "revoke", "far", config=alone)
+        eventually(lambda: status(token) == 401)
+        assert "void since" in run("agents", "list", config=alone)
+        assert "give `--days` for the new one" in run("agents", "add", "far", "--renew", config=alone, code=2)
+        again = callability("agents", "add", "far", "--renew", "--days", "1", "--config", str(alone))
+        eventually(lambda: status(again.stdout.splitlines()[-1]) == 200)
+        assert status(token) == 401
+
+
+def test_a_token_that_has_expired_is_none(alone: Path) -> None:
+    """The time is that of each request."""
+    made = callability("agents", "add", "far", "--token", "--days", "1", "--config", str(alone))
+    token = made.stdout.splitlines()[-1]
+    expires = load_config(alone).agents["far"].token_expires
+    assert expires is not None
+    alone.write_text(alone.read_text().replace(expires, "2020-01-01T00:00:00Z"))
+    with http_gateway(alone) as url:
+        headers = {**ACCEPT, "Authorization": f"Bearer {token}"}
+        assert httpx2.post(url, json=INITIALIZE, headers=headers).status_code == 401
+    alone.write_text(alone.read_text().replace("2020-01-01T00:00:00Z", "2020-01-01"))
+    done = callability("config", "check", "--config", str(alone))
+    assert "`token_expires` of agent `far` is not a time with a time zone" in done.stderr + done.stdout
