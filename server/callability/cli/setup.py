@@ -81,7 +81,8 @@ def setup(
     if not sources:
         typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
         return
-    _carry_out(_planned(sources, path, config, installing=True), yes=yes, dry_run=dry_run, starting=True)
+    made = _planned(sources, path, config, installing=True, all_of_them=False)
+    _carry_out(made, yes=yes, dry_run=dry_run, starting=True)
 
 
 def import_servers(
@@ -185,7 +186,13 @@ def _sources(client: Client, project: Path | None, *, missing: bool) -> tuple[So
 
 
 def _planned(
-    sources: Sequence[Source], path: Path, given: Path | None, *, installing: bool, granted: Sequence[str] = ()
+    sources: Sequence[Source],
+    path: Path,
+    given: Path | None,
+    *,
+    installing: bool,
+    granted: Sequence[str] = (),
+    all_of_them: bool = True,
 ) -> Plan:
     options = () if given is None or is_found_without_option(path.absolute()) else ("--config", str(path.absolute()))
     try:
@@ -197,6 +204,7 @@ def _planned(
             installing=installing,
             granted=granted,
             options=options,
+            all_of_them=all_of_them,
         )
     except Unusable as error:
         for line in str(error).splitlines():

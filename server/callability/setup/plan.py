@@ -136,9 +136,11 @@ def plan(
     installing: bool,
     granted: Sequence[str] = (),
     options: Sequence[str] = (),
+    all_of_them: bool = True,
 ) -> Plan:
     """Return the plan for files of clients; `granted` are servers of the config that every agent gets too, and
-    `options` those of the command line that each client starts.
+    `options` those of the command line that each client starts. Without `all_of_them`, a client of which nothing is
+    taken stays as it is.
 
     Raises:
         Unusable: a file cannot be used as it is; nothing was written.
@@ -146,11 +148,12 @@ def plan(
     work = _Work(config, surroundings)
     for source in sources:
         work.take(source)
-    agents, new_agents = work.agents(sources, granted)
+    used = [each for each in sources if all_of_them or any(server.source == each for server in work.taken)]
+    agents, new_agents = work.agents(used, granted)
     after = work.config_with(agents)
     work.check(after)
     commands = {source.agent: (*executable, "connect", "--agent", source.agent, *options) for source in sources}
-    installed = dict(_installed(sources, work.taken, commands)) if installing else {}
+    installed = dict(_installed(used, work.taken, commands)) if installing else {}
     return Plan(
         config,
         work.before,
@@ -336,15 +339,20 @@ def _installed(
     for source in (each for each in sources if not each.client.cannot_be_installed):
         file = by_path.get(source.file.path, source.file)
         file = ClientFile(file.path, file.form, source.file.keys, file.data, file.root)
-        ours = [name for name, entry in file.servers.items() if is_ours(entry)]
-        remove = [*(each.given for each in taken if each.source == source), *ours]
+        remove = replaced_in(source, taken)
         entry = source.client.filled_entry(commands[source.agent])
-        if ours == [entry_name_of(source)] and not remove[:-1] and file.servers[ours[0]] == entry:
+        if remove == (entry_name_of(source),) and file.servers[remove[0]] == entry:
             continue
         data = with_members(file, remove, {entry_name_of(source): entry})
         root = content_of(data, file.form, str(file.path))
         by_path[file.path] = ClientFile(file.path, file.form, file.keys, data, root)
     yield from ((path, file.data) for path, file in by_path.items())
+
+
+def replaced_in(source: Source, taken: Iterable[Taken]) -> tuple[str, ...]:
+    """Return the servers of a file that our entry replaces: those that are taken, and earlier entries of ours."""
+    ours = (name for name, entry in source.file.servers.items() if is_ours(entry))
+    return (*(each.given for each in taken if each.source == source), *ours)
 
 
 def entry_name_of(source: Source) -> str:

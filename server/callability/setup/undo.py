@@ -112,7 +112,8 @@ def _with_servers_back(entry: Installed, before: bytes | None, now: bytes) -> by
     old: Mapping[str, Any] = {}
     if before is not None:
         old = ClientFile(path, form, entry.keys, before, content_of(before, form, entry.path)).servers
-    back = {name: old[name] for name in entry.removed if name in old and name not in file.servers}
+    there = file.servers.keys() - {entry.entry_name}
+    back = {name: old[name] for name in entry.removed if name in old and name not in there}
     return with_members(file, [entry.entry_name] if ours is not None else [], back)
 
 

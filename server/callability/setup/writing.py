@@ -17,7 +17,7 @@ from callability.files import document
 from callability.files.editing import ChangedMeanwhile, replace, turn
 from callability.gateway.config.secrets_file import read_secrets, secrets_beside, variable_line
 from callability.setup.client_file import Unusable
-from callability.setup.plan import Plan, entry_name_of
+from callability.setup.plan import Plan, entry_name_of, replaced_in
 from callability.setup.secret_values import Entry
 
 RECORD_FILE = "setup.json"
@@ -212,7 +212,7 @@ def _entries(plan: Plan) -> tuple[Installed, ...]:
             source.file.keys,
             entry_name_of(source),
             source.client.filled_entry(plan.commands[source.agent]),
-            tuple(each.given for each in plan.taken if each.source == source),
+            replaced_in(source, plan.taken),
         )
         for source in plan.sources
         if source.file.path in plan.installed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -134,7 +133,7 @@ def test_what_cannot_be_done_changes_nothing(arguments: tuple[str, ...], code: i
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[Path]:
+def alone(tmp_path: Path) -> Path:
     """A config without servers."""
     path = tmp_path / "gateway.yaml"
     path.write_text("mcpServers: {}\n")

@@ -401,3 +401,21 @@ def test_without_an_answer_nothing_is_written(home: Path) -> None:
     done = callability("setup", "--yes")
     assert "claude_desktop_config.json:1:24: is not valid JSON here" in done.stderr
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_an_earlier_entry_of_ours_is_replaced_and_comes_back(home: Path) -> None:
+    """Also where the client has written its file since; a client of which nothing can be taken stays as it is."""
+    path = home / ".cursor/mcp.json"
+    path.parent.mkdir()
+    before = {"callability": {"command": "callability", "args": ["gateway"]}, "one": {"command": "/bin/one"}}
+    path.write_text(json.dumps({"mcpServers": before}, indent=2))
+    zed = home / ".config/zed/settings.json"
+    zed.parent.mkdir(parents=True)
+    zed.write_text('{"context_servers": {"it": {"settings": {"key": "value"}}}}')
+    text = zed.read_text()
+    assert "leaves `it` to the client: an extension of the client provides it" in run("setup", "--yes")
+    assert zed.read_text() == text
+    assert "connect" in path.read_text()
+    path.write_text(f"{path.read_text()}\n")
+    run("setup", "--undo", "--yes")
+    assert json.loads(path.read_text())["mcpServers"] == before
