@@ -21,7 +21,7 @@ from callability.files import document
 from callability.files.editing import EditRefused, Tree, edited, replace, turn, without
 from callability.gateway.config import CatalogEntry, Config, ServerConfig
 from callability.gateway.config.findings import findings
-from callability.gateway.config.secrets_file import SECRETS_FILE, read_secrets
+from callability.gateway.config.secrets_file import SECRETS_FILE, written_secrets
 from callability.gateway.config.variables import secret_arguments
 from callability.setup.secret_values import SecretStore, without_secrets
 from callability.setup.writing import write_secrets
@@ -228,7 +228,7 @@ def _check(config: Path, tree: Mapping[str, object]) -> None:
 def _store(config: Path, added: Mapping[str, str]) -> None:
     try:
         with turn(config.resolve().parent):
-            write_secrets(config, {**read_secrets(config), **added})
+            write_secrets(config, {**written_secrets(config), **added})
     except OSError as error:
         leave(f"`{SECRETS_FILE}` cannot be written: {(error.strerror or 'error').lower()}; nothing was changed", 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -40,6 +41,23 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would 
 ClientArgument = Annotated[
     str, typer.Argument(metavar="CLIENT", help=f"One of {', '.join(client.name for client in CLIENTS)}.")
 ]
+
+
+class SecretsPlace(StrEnum):
+    """Where the secrets of clients' configs go."""
+
+    FILE = "file"
+    KEYRING = "keyring"
+
+
+SecretsOption = Annotated[
+    SecretsPlace,
+    typer.Option(
+        "--secrets",
+        help="Where secrets go: to `secrets.env` beside the config, or to the keyring of the system, which needs the"
+        " package `keyring`.",
+    ),
+]
 ProjectOption = Annotated[
     Path | None,
     typer.Option(
@@ -54,6 +72,7 @@ _NOTHING = "nothing was changed"
 def setup(
     config: GivenConfigOption = None,
     project: ProjectOption = None,
+    secrets: SecretsOption = SecretsPlace.FILE,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     undo: Annotated[
@@ -78,11 +97,11 @@ def setup(
     sources = tuple(source for source in sources if source.file.servers)
     for line in unusable:
         typer.echo(f"left as it is: {escaped(line)}", err=True)
+    made = _planned(sources, path, config, installing=True, all_of_them=False)
     if not sources:
         typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
         return
-    made = _planned(sources, path, config, installing=True, all_of_them=False)
-    _carry_out(made, yes=yes, dry_run=dry_run, starting=True)
+    _carry_out(made, secrets, yes=yes, dry_run=dry_run, starting=True)
 
 
 def import_servers(
@@ -98,6 +117,7 @@ def import_servers(
         typer.Option("--agent", metavar="NAME", help="The agent that gets the servers. Default: the client."),
     ] = "",
     project: ProjectOption = None,
+    secrets: SecretsOption = SecretsPlace.FILE,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -117,7 +137,7 @@ def import_servers(
             sources = _sources(known, project, missing=False)
     except Unusable as error:
         leave(escaped(str(error)), 1)
-    _carry_out(_planned(sources, path, config, installing=False), yes=yes, dry_run=dry_run)
+    _carry_out(_planned(sources, path, config, installing=False), secrets, yes=yes, dry_run=dry_run)
 
 
 def install(
@@ -128,6 +148,7 @@ def install(
         typer.Option("--server", metavar="NAME", help="A server of the gateway that the client gets; may be repeated."),
     ] = None,
     project: ProjectOption = None,
+    secrets: SecretsOption = SecretsPlace.FILE,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -140,7 +161,7 @@ def install(
     if known.cannot_be_installed:
         leave(f"{known.title} cannot be installed: {known.cannot_be_installed}", 2)
     made = _planned(_sources(known, project, missing=True), path, config, installing=True, granted=server or ())
-    _carry_out(made, yes=yes, dry_run=dry_run)
+    _carry_out(made, secrets, yes=yes, dry_run=dry_run)
 
 
 def uninstall(
@@ -221,8 +242,8 @@ def _executable() -> tuple[str, ...]:
     return (str(beside),) if beside.is_file() else (sys.executable, "-m", "callability")
 
 
-def _carry_out(made: Plan, *, yes: bool, dry_run: bool, starting: bool = False) -> None:
-    for line in _lines(made):
+def _carry_out(made: Plan, secrets: SecretsPlace, *, yes: bool, dry_run: bool, starting: bool = False) -> None:
+    for line in _lines(made, secrets):
         typer.echo(line)
     if made.is_empty:
         typer.echo("nothing to do")
@@ -233,7 +254,7 @@ def _carry_out(made: Plan, *, yes: bool, dry_run: bool, starting: bool = False) 
     if not yes and not typer.confirm("Write this?"):
         leave(_NOTHING, 1)
     try:
-        write_plan(made)
+        write_plan(made, in_keyring=secrets is SecretsPlace.KEYRING)
     except ChangedMeanwhile as changed:
         leave(f"{escaped(str(changed))}: was changed meanwhile; {_NOTHING}: run this again", 1)
     except Unusable as error:
@@ -247,12 +268,14 @@ def _carry_out(made: Plan, *, yes: bool, dry_run: bool, starting: bool = False) 
     _report_next(made)
 
 
-def _lines(made: Plan) -> Iterator[str]:
+def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
     if sys.platform != "linux":
         yield "the paths of this platform are from the clients' documentation, and have not been run"
     yield f"config   {escaped(str(made.config))}" + (" (new)" if made.before is None else "")
     if made.secrets:
-        yield f"secrets  {number_of(len(made.secrets), 'value')} to `{SECRETS_FILE}` beside it, which only you can read"
+        where = f"`{SECRETS_FILE}` beside it, which only you can read"
+        where = "the keyring of the system" if secrets is SecretsPlace.KEYRING else where
+        yield f"secrets  {number_of(len(made.secrets), 'value')} to {where}"
     for source in made.sources:
         yield ""
         yield f"{source.client.title}  {escaped(str(source.file.path))}"
@@ -324,6 +347,8 @@ def _undo(config: Path, client: str, *, yes: bool, dry_run: bool) -> None:
         leave(_NOTHING, 1)
     try:
         write_undo(config.absolute(), undo)
+    except Unusable as error:
+        leave(escaped(str(error)), 1)
     except OSError as error:
         leave(f"`{escaped(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
     typer.echo("undone")

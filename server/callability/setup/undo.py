@@ -16,7 +16,8 @@ from callability.contract.finding import listed, shown
 from callability.files import document
 from callability.files.editing import EditRefused, edited, turn, without
 from callability.files.editing import replace as replace_file
-from callability.gateway.config.secrets_file import read_secrets
+from callability.gateway.config.keyring_secrets import NoKeyring, remove_from_keyring
+from callability.gateway.config.secrets_file import KEYRING, written_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, with_members
 from callability.setup.clients import Form
 from callability.setup.writing import (
@@ -213,7 +214,14 @@ def _undo_secrets(config: Path, after: bytes | None, runs: tuple[Run, ...], undo
         undo.lines.append(f"secrets: {len(gone)} removed" + (f", {listed(sorted(used))} still used" if used else ""))
 
     def write() -> None:
-        write_secrets(config, {name: value for name, value in read_secrets(config).items() if name not in gone})
+        there = written_secrets(config)
+        kept = [value for name, value in there.items() if name in gone and value.startswith(KEYRING)]
+        for account in (value.removeprefix(KEYRING) for value in kept):
+            try:
+                remove_from_keyring(account)
+            except NoKeyring as error:
+                raise Unusable(f"secret {shown(account)} stays in the keyring: {error}") from None
+        write_secrets(config, {name: value for name, value in there.items() if name not in gone})
 
     undo.writes.append(write)
 

@@ -15,7 +15,13 @@ from typing import Any
 
 from callability.files import document
 from callability.files.editing import ChangedMeanwhile, replace, turn
-from callability.gateway.config.secrets_file import read_secrets, secrets_beside, variable_line
+from callability.gateway.config.keyring_secrets import NoKeyring, keep_in_keyring
+from callability.gateway.config.secrets_file import (
+    KEYRING,
+    secrets_beside,
+    variable_line,
+    written_secrets,
+)
 from callability.setup.client_file import Unusable
 from callability.setup.plan import Plan, entry_name_of, replaced_in
 from callability.setup.secret_values import Entry
@@ -64,12 +70,14 @@ class Run:
     secrets: tuple[str, ...] = ()
 
 
-def write_plan(plan: Plan) -> Run:
+def write_plan(plan: Plan, *, in_keyring: bool = False) -> Run:
     """Write a plan, all of it or as much as a record says; secrets first, and the files of clients last.
+
+    `in_keyring`: secrets go to the keyring of the system.
 
     Raises:
         ChangedMeanwhile: a file is not the one that was read; nothing was written.
-        Unusable: the record of earlier setups cannot be read.
+        Unusable: the record of earlier setups cannot be read, or the keyring cannot be used.
         OSError: a file cannot be written. What was written before is in the record.
     """
     directory = plan.config.resolve().parent
@@ -77,6 +85,8 @@ def write_plan(plan: Plan) -> Run:
     with turn(directory):
         _check_unchanged(plan)
         runs = read_record(plan.config)
+        # A keyring that cannot be used is known before anything is written.
+        secrets = _kept(plan, in_keyring=in_keyring)
         now = datetime.now(UTC)
         files = []
         for path, data in plan.installed.items():
@@ -95,7 +105,7 @@ def write_plan(plan: Plan) -> Run:
         )
         write_record(plan.config, (*runs, run))
         if plan.secrets:
-            write_secrets(plan.config, {**read_secrets(plan.config), **plan.secrets})
+            write_secrets(plan.config, {**written_secrets(plan.config), **secrets})
         if config is not None:
             replace(plan.config.resolve(), plan.after, mode=None if plan.before is not None else PRIVATE)
         for path, data in plan.installed.items():
@@ -110,7 +120,7 @@ def write_secrets(config: Path, secrets: Mapping[str, str]) -> None:
     """
     path = secrets_beside(config).resolve()
     old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    before = read_secrets(config)
+    before = written_secrets(config)
     lines = []
     for line in old:
         name = _name_in(line)
@@ -174,6 +184,19 @@ def digest_of(path: Path) -> str:
         return document.digest(path.read_bytes()) if path.exists() else ""
     except OSError as error:
         raise Unusable(f"{path}: cannot be read: {(error.strerror or 'error').lower()}") from error
+
+
+def _kept(plan: Plan, *, in_keyring: bool) -> Mapping[str, str]:
+    """Return what the file of secrets says of the new ones, once they are in the keyring if they belong there."""
+    if not in_keyring:
+        return plan.secrets
+    accounts = {name: f"{plan.config.resolve().parent}/{name}" for name in plan.secrets}
+    try:
+        for name, account in accounts.items():
+            keep_in_keyring(account, plan.secrets[name])
+    except NoKeyring as error:
+        raise Unusable(f"a secret cannot be stored: {error}; without `--secrets keyring`, it goes to a file") from None
+    return {name: f"{KEYRING}{account}" for name, account in accounts.items()}
 
 
 def _check_unchanged(plan: Plan) -> None:

@@ -57,6 +57,20 @@ REFUSED = {
     "bundle inspect": "bundle inspect nowhere.bundle",
     "config check": "config check --config bad.json",
     "config check of approvals": "config check --config good.json --approvals list.json",
+    "setup": "setup --config bad.json --dry-run",
+    "setup --undo": "setup --config good.json --undo",
+    "import": "import bad.json --config good.json --client codex --dry-run",
+    "import into a config": "import good.json --config bad.json --dry-run",
+    "install": "install cursor --config bad.json --dry-run",
+    "uninstall": "uninstall cursor --config good.json",
+    "servers add": "servers add new --config bad.json -- x",
+    "servers remove": "servers remove git --config bad.json",
+    "servers show": "servers show git --config bad.json",
+    "tools deny": "tools deny git log --config bad.json",
+    "tools allow": "tools allow git log --config bad.json",
+    "agents add": "agents add new --config bad.json",
+    "agents list": "agents list --config bad.json",
+    "agents revoke": "agents revoke new --config bad.json",
     "servers list": "servers list --config bad.json",
     "servers enable": "servers enable git --config bad.json",
     "servers disable": "servers disable git --config bad.json",
@@ -109,6 +123,19 @@ WRONG = {
     "bundle inspect": "bundle inspect",
     "config check": "config check",
     "config check --format": "config check --config good.json --format xml",
+    "setup": "setup --secrets none",
+    "import": "import nowhere.json --config good.json",
+    "import --client": "import good.json --config good.json --client none",
+    "install": "install cursro --config good.json",
+    "uninstall": "uninstall cursro --config good.json",
+    "servers add": "servers add git --config good.json -- x",
+    "servers remove": "servers remove gti --config good.json",
+    "servers show": "servers show gti --config good.json",
+    "tools deny": "tools deny gti log --config good.json",
+    "tools allow": "tools allow gti log --config good.json",
+    "agents add": "agents add new --config good.json --server gti",
+    "agents list": "agents list",
+    "agents revoke": "agents revoke nobody --config good.json",
     "servers list": "servers list",
     "servers enable": "servers enable gti --config good.json",
     "servers disable": "servers disable gti --config good.json",
@@ -142,6 +169,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "good.json").write_text('{"mcpServers": {"git": {"command": "git", "enabled": false}}}')
     (directory / "good.csv").write_text("server.name,tool.name\ngit,git_log\n")
     (directory / "list.json").write_text("[]")
+    (directory / "setup.json").write_text("[]")
     (directory / "bad.json").write_text('{"mcpServers": {"git": {"comand": "git"}}}')
     return directory
 

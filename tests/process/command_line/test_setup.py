@@ -11,7 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends.fail import Keyring as NoKeyring
 
 from callability.gateway.config import load_config
 from callability.setup.client_file import read_client_file
@@ -419,3 +422,55 @@ def test_an_earlier_entry_of_ours_is_replaced_and_comes_back(home: Path) -> None
     path.write_text(f"{path.read_text()}\n")
     run("setup", "--undo", "--yes")
     assert json.loads(path.read_text())["mcpServers"] == before
+
+
+class _Keyring(KeyringBackend):
+    """A keyring that lasts as long as a test."""
+
+    priority = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.held: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.held.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.held[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.held[service, username]
+
+
+@pytest.fixture
+def keys() -> Iterator[_Keyring]:
+    """The keyring of the system, for a test."""
+    before = keyring.get_keyring()
+    keys = _Keyring()
+    keyring.set_keyring(keys)
+    yield keys
+    keyring.set_keyring(before)
+
+
+def test_secrets_go_to_the_keyring_if_a_person_wants_it(home: Path, keys: _Keyring) -> None:
+    """The file then says only where they are; an undo removes them there too."""
+    cursor = next(client for client in CLIENTS if client.name == "cursor")
+    path = _written(cursor, home)
+    before = path.read_bytes()
+    assert "1 value to the keyring of the system" in run("install", "cursor", "--secrets", "keyring", "--yes")
+    config = home / ".config/callability/gateway.yaml"
+    secrets = config.with_name("secrets.env")
+    assert secrets.read_text() == f"API_TOKEN=keyring:{config.parent}/API_TOKEN\n"
+    assert load_config(config).secrets == {"API_TOKEN": SECRET}
+    run("servers", "add", "new", "--env", f"NEW_TOKEN={SECRET}x", "--", "x")
+    assert SECRET not in secrets.read_text().splitlines()[0]
+    assert load_config(config).secrets["API_TOKEN"] == SECRET
+    run("setup", "--undo", "--yes")
+    assert path.read_bytes() == before
+    assert keys.held == {}
+    keyring.set_keyring(NoKeyring())  # type: ignore[no-untyped-call]
+    done = callability("install", "cursor", "--secrets", "keyring", "--yes")
+    assert done.returncode == 1
+    assert "a secret cannot be stored: the keyring cannot be used (NoKeyringError)" in done.stderr
+    assert path.read_bytes() == before

@@ -1,6 +1,7 @@
 """The files of secrets: `secrets.env` beside the config, which `${secret:NAME}` reads, and the `env_file` of a server.
 
-A line is `NAME=VALUE`, with the value in quotes or not; empty lines and those that start with `#` are left out.
+A line is `NAME=VALUE`, with the value in quotes or not; empty lines and those that start with `#` are left out. In
+`secrets.env`, `NAME=keyring:ACCOUNT` stands for a secret in the keyring of the system.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 
-from callability.contract.finding import Place
+from callability.contract.finding import Place, shown
 from callability.files import document
 from callability.files.document import refused
+from callability.gateway.config.keyring_secrets import NoKeyring, keyring_value
 
 SECRETS_FILE = "secrets.env"
 PREFIX = "secret:"
+KEYRING = "keyring:"
+"""What stands in front of the account of a secret that is in the keyring of the system."""
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*?)[ \t]*")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"(?:[ \t]*#.*)?')
 _SINGLE = re.compile(r"'([^']*)'(?:[ \t]*#.*)?")
@@ -35,6 +39,15 @@ def read_secrets(config: Path) -> Mapping[str, str]:
     """Return the secrets of a config by name; none if there is no file.
 
     Raises:
+        Refused: the file cannot be read, others than its owner can read it too, or the keyring does not have a secret.
+    """
+    return {name: _looked_up(config, name, value) for name, value in written_secrets(config).items()}
+
+
+def written_secrets(config: Path) -> Mapping[str, str]:
+    """Return the lines of the file of a config by name; a secret in the keyring as it is written there.
+
+    Raises:
         Refused: the file cannot be read, or others than its owner can read it too.
     """
     path = secrets_beside(config)
@@ -48,6 +61,16 @@ def read_secrets(config: Path) -> Mapping[str, str]:
         hint = f"run `chmod 600 {path}`"
         raise refused(Place(str(path)), "open-secrets", "holds secrets, and others than its owner may read it", hint)
     return read_variables(path)
+
+
+def _looked_up(config: Path, name: str, value: str) -> str:
+    if not value.startswith(KEYRING):
+        return value
+    try:
+        return keyring_value(value.removeprefix(KEYRING))
+    except NoKeyring as error:
+        sentence = f"secret {shown(name)} cannot be read: {error}"
+        raise refused(Place(str(secrets_beside(config))), "no-keyring", sentence) from error
 
 
 def with_secrets(secrets: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
