@@ -56,7 +56,7 @@ def add(
     if token or renew:
         entry["token_sha256"] = hashlib.sha256(made.encode()).hexdigest()
         if days is not None:
-            entry["token_expires"] = _written(datetime.now(UTC) + timedelta(days=days))
+            entry["token_expires"] = _time_text(datetime.now(UTC) + timedelta(days=days))
         elif renew and read.agents[name].token_expires:
             leave(f"the token of agent {shown(name)} expires: give `--days` for the new one", 2)
     changed(config, cast(Tree, {"agents": {name: entry}}))
@@ -93,7 +93,7 @@ def revoke(name: AgentArgument, config: ConfigOption) -> None:
         return
     # No token has this digest: even if the date is removed, the one before stays void.
     digest = hashlib.sha256(secrets.token_bytes(_TOKEN_BYTES)).hexdigest()
-    entry = {"token_sha256": digest, "token_expires": _written(datetime.now(UTC))}
+    entry = {"token_sha256": digest, "token_expires": _time_text(datetime.now(UTC))}
     changed(config, cast(Tree, {"agents": {name: entry}}))
     typer.echo(f"the token of agent {shown(name)} is revoked")
 
@@ -113,5 +113,5 @@ def _token_state(agent: AgentConfig, now: datetime) -> str:
     return f"valid until {agent.token_expires}" if agent.has_valid_token(now) else f"void since {agent.token_expires}"
 
 
-def _written(time: datetime) -> str:
+def _time_text(time: datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -26,14 +26,14 @@ from callability.setup.plan import (
     Plan,
     Source,
     entry_name_of,
+    is_running,
     missing_commands_of,
     plan,
-    running,
     source_of_file,
     sources_of,
 )
 from callability.setup.translation import Surroundings
-from callability.setup.undo import planned_undo, write_undo
+from callability.setup.undo import plan_undo, write_undo
 from callability.setup.writing import write_plan
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
@@ -97,7 +97,7 @@ def setup(
     sources = tuple(source for source in sources if source.file.servers)
     for line in unusable:
         typer.echo(f"left as it is: {escaped(line)}", err=True)
-    made = _planned(sources, path, installing=True, all_of_them=False)
+    made = _make_plan(sources, path, installing=True, all_of_them=False)
     if not sources:
         typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
         return
@@ -137,7 +137,7 @@ def import_servers(
             sources = _sources(known, project, missing=False)
     except Unusable as error:
         leave(escaped(str(error)), 1)
-    _carry_out(_planned(sources, path, installing=False), secrets, yes=yes, dry_run=dry_run)
+    _carry_out(_make_plan(sources, path, installing=False), secrets, yes=yes, dry_run=dry_run)
 
 
 def install(
@@ -160,7 +160,7 @@ def install(
     known = _client(client)
     if known.cannot_be_installed:
         leave(f"{known.title} cannot be installed: {known.cannot_be_installed}", 2)
-    made = _planned(_sources(known, project, missing=True), path, installing=True, granted=server or ())
+    made = _make_plan(_sources(known, project, missing=True), path, installing=True, granted=server or ())
     _carry_out(made, secrets, yes=yes, dry_run=dry_run)
 
 
@@ -206,7 +206,7 @@ def _sources(client: Client, project: Path | None, *, missing: bool) -> tuple[So
     return sources
 
 
-def _planned(
+def _make_plan(
     sources: Sequence[Source],
     path: Path,
     *,
@@ -305,7 +305,7 @@ def _source_lines(made: Plan, source: Source) -> Iterator[str]:
         yield "gains search, approvals and reasons; its own dialogs and lists see the gateway's tools, not single ones"
         if source.client.limit:
             yield f"its limit counts the gateway's tools alone: {source.client.limit}"
-        if running(source.client):
+        if is_running(source.client):
             yield f"runs now: it may write its config when it ends; afterwards: {source.client.reload}"
 
 
@@ -332,7 +332,7 @@ def _report_next(made: Plan) -> None:
 
 def _undo(config: Path, client: str, *, yes: bool, dry_run: bool) -> None:
     try:
-        undo = planned_undo(config.absolute(), client)
+        undo = plan_undo(config.absolute(), client)
     except Unusable as error:
         leave(f"{escaped(str(error))}; {_NOTHING}", 1)
     if not undo.lines:

@@ -170,7 +170,7 @@ class Layout:
             return self._inserted_in_braces(mapping, tree)
         return self._inserted_in_flow(mapping, tree)
 
-    def removed(self, mapping: LaidNode, index: int) -> tuple[Splice, ...]:
+    def without_entry(self, mapping: LaidNode, index: int) -> tuple[Splice, ...]:
         """Remove an entry of a mapping, with its lines if they hold nothing else.
 
         Raises:
@@ -433,7 +433,7 @@ def without(data: bytes, file: str, keys: tuple[str, ...]) -> bytes:
     root = document.parse(data, file)
     wanted: Any = document.plain(root)
     node, above = root, wanted
-    layout, bom = _laid_out(data, file)
+    layout, bom = _lay_out(data, file)
     laid = layout.root
     for number, key in enumerate(keys, 1):
         names = [name.value for name, _ in node.entries] if isinstance(node, document.DocumentMapping) else []
@@ -445,7 +445,7 @@ def without(data: bytes, file: str, keys: tuple[str, ...]) -> bytes:
             node, laid, above = node.entries[index][1], layout.value(laid, index), above[key]
             continue
         del above[key]
-        result = bom + _with(layout.text, layout.removed(laid, index))
+        result = bom + _apply_splices(layout.text, layout.without_entry(laid, index))
         if _says(result, file, wanted):
             return result
     raise EditRefused(
@@ -471,17 +471,17 @@ def _says(data: bytes, file: str, wanted: object) -> bool:
 
 
 def _spliced(data: bytes, file: str, root: Node, tree: Tree) -> bytes:
-    layout, bom = _laid_out(data, file)
-    return bom + _with(layout.text, _splices(layout, root, layout.root, tree))
+    layout, bom = _lay_out(data, file)
+    return bom + _apply_splices(layout.text, _splices(layout, root, layout.root, tree))
 
 
-def _laid_out(data: bytes, file: str) -> tuple[Layout, bytes]:
+def _lay_out(data: bytes, file: str) -> tuple[Layout, bytes]:
     """Return the layout of a file, and the mark in front of it."""
     bom = _BOM if data.startswith(_BOM) else b""
     return Layout(data.removeprefix(bom).decode(), is_json=is_json(file)), bom
 
 
-def _with(text: str, splices: Iterable[Splice]) -> bytes:
+def _apply_splices(text: str, splices: Iterable[Splice]) -> bytes:
     parts, done = [], 0
     # Of two at the same place the inner one comes first: the sort keeps their order.
     for start, end, new in sorted(splices, key=lambda splice: splice[0]):

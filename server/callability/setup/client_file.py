@@ -87,12 +87,12 @@ def with_members(file: ClientFile, remove: Collection[str], insert: Mapping[str,
         raise Unusable(
             f"{file.path}: its servers cannot be replaced without touching something else: {error}"
         ) from None
-    if again.servers != wanted or _beside(again) != _beside(file):
+    if again.servers != wanted or _content_beside_servers(again) != _content_beside_servers(file):
         raise Unusable(f"{file.path}: its servers cannot be replaced without touching something else; edit it by hand")
     return result
 
 
-def _beside(file: ClientFile) -> object:
+def _content_beside_servers(file: ClientFile) -> object:
     """Return the content of a file without its servers."""
 
     def copied(found: object, keys: tuple[str, ...]) -> object:

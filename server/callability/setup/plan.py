@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,12 +20,11 @@ from callability.gateway.config.findings import content, findings, unset_variabl
 from callability.gateway.config.secrets_file import read_secrets, with_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, read_client_file, with_members
 from callability.setup.clients import CLIENTS, ENTRY_NAME, Client, Form, moved_by_environment
-from callability.setup.secret_values import Entry, SecretStore, with_secrets_filled, without_secrets
+from callability.setup.secret_values import Entry, SecretStore, fill_secrets, without_secrets
 from callability.setup.translation import LeftOut, Surroundings, denials, is_ours, translate
 
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST = 100
-_MOST_NAMES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def plan(
     after = work.config_with(agents)
     work.check(after)
     commands = {source.agent: (*executable, "connect", "--agent", source.agent, *options) for source in sources}
-    installed = dict(_installed(used, work.taken, commands)) if installing else {}
+    installed = dict(_install_entries(used, work.taken, commands)) if installing else {}
     return Plan(
         config,
         work.before,
@@ -179,7 +179,7 @@ def missing_commands_of(taken: Iterable[Taken], environment: Mapping[str, str]) 
             yield server.name, command
 
 
-def running(client: Client) -> bool:
+def is_running(client: Client) -> bool:
     """Say whether a client of this user runs now, as far as that can be seen; on Linux alone."""
     names = {name.lower()[:15] for name in client.processes}
     for each in Path("/proc").glob("[0-9]*/comm") if sys.platform == "linux" else ():
@@ -211,7 +211,7 @@ def _of_project(client: Client, user_file: Path, project: Path) -> Iterator[Sour
     """Yield the files of a project; their servers are for an agent of their own, since the client has them there
     alone.
     """
-    name = _named(project.name)
+    name = _plain_name(project.name)
     agent, entry_name = f"{client.name}-{name}", f"{ENTRY_NAME}-{name}"
     if client.project and (project / client.project).is_file():
         yield _source(client, project / client.project, client.keys, agent, entry_name)
@@ -248,13 +248,13 @@ class _Work:
             self.before = document.read_bytes(config) if config.exists() else None
             root = document.parse(self.before, str(config)) if self.before is not None else None
         except document.Refused as refused:
-            raise _unusable(refused.findings) from refused
+            raise _unusable_config(refused.findings) from refused
         if root is not None and findings(root)[0] is None:
-            raise _unusable(findings(root)[1])
+            raise _unusable_config(findings(root)[1])
         self._content = cast("dict[str, Any]", content(root)) if root is not None else {}
         self.store = SecretStore(secrets)
         self._entries: dict[str, Entry] = dict(self._content.get("mcpServers") or {})
-        self._reached = {name: _canonical(with_secrets_filled(entry, secrets)) for name, entry in self._entries.items()}
+        self._reached = {name: _canonical_form(fill_secrets(entry, secrets)) for name, entry in self._entries.items()}
         # A name of the catalog is taken by something else, whatever it is.
         self._reached |= dict.fromkeys(self._content.get("catalog") or {}, "")
 
@@ -264,7 +264,7 @@ class _Work:
         for given, entry in source.file.servers.items():
             if is_ours(entry):
                 continue
-            name = _named(given)
+            name = _plain_name(given)
             try:
                 done = translate(source.client, name, entry, denied.get(given, ()), self._surroundings)
             except LeftOut as reason:
@@ -312,15 +312,12 @@ class _Work:
         secrets = with_secrets({**self.store.known, **self.store.added}, self._surroundings.environment)
         found = in_order((*findings(root)[1], *unset_variables(root, secrets)))
         if errors := tuple(each for each in found if each.severity is Severity.ERROR):
-            raise _unusable(errors)
+            raise _unusable_config(errors)
 
     def _add(self, source: Source, given: str, name: str, entry: Entry, notes: tuple[str, ...]) -> None:
-        reached = _canonical(entry)
-        names = (
-            name,
-            f"{name}-{source.client.name}",
-            *(f"{name}-{source.client.name}-{each}" for each in range(2, 99)),
-        )
+        reached = _canonical_form(entry)
+        other = f"{name}-{source.client.name}"
+        names = chain((name, other), (f"{other}-{number}" for number in count(2)))
         chosen = next(each for each in names if self._reached.get(each, reached) == reached)
         is_new = chosen not in self._reached
         if chosen != name:
@@ -331,7 +328,7 @@ class _Work:
         self.taken.append(Taken(source, given, chosen, self._entries[chosen], notes, is_new))
 
 
-def _installed(
+def _install_entries(
     sources: Sequence[Source], taken: Sequence[Taken], commands: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[Path, bytes]]:
     """Yield the new content of each file of a client: our entry in place of the servers that are taken."""
@@ -339,7 +336,7 @@ def _installed(
     for source in (each for each in sources if not each.client.cannot_be_installed):
         file = by_path.get(source.file.path, source.file)
         file = ClientFile(file.path, file.form, source.file.keys, file.data, file.root)
-        remove = replaced_in(source, taken)
+        remove = replaced_names(source, taken)
         entry = source.client.filled_entry(commands[source.agent])
         if remove == (entry_name_of(source),) and file.servers[remove[0]] == entry:
             continue
@@ -349,7 +346,7 @@ def _installed(
     yield from ((path, file.data) for path, file in by_path.items())
 
 
-def replaced_in(source: Source, taken: Iterable[Taken]) -> tuple[str, ...]:
+def replaced_names(source: Source, taken: Iterable[Taken]) -> tuple[str, ...]:
     """Return the servers of a file that our entry replaces: those that are taken, and earlier entries of ours."""
     ours = (name for name, entry in source.file.servers.items() if is_ours(entry))
     return (*(each.given for each in taken if each.source == source), *ours)
@@ -361,7 +358,7 @@ def entry_name_of(source: Source) -> str:
     return source.entry_name if there is None or is_ours(there) else f"{source.entry_name}-gateway"
 
 
-def _canonical(entry: object) -> str:
+def _canonical_form(entry: object) -> str:
     """Return what is equal for two entries that mean the same server."""
     given = dict(entry) if isinstance(entry, Mapping) else {}
     if given.get("type") == ("stdio" if "command" in given else "http"):
@@ -371,9 +368,9 @@ def _canonical(entry: object) -> str:
     return json.dumps({key: value for key, value in given.items() if value not in ({}, [])}, sort_keys=True)
 
 
-def _named(given: str) -> str:
+def _plain_name(given: str) -> str:
     return _NOT_IN_NAME.sub("-", given).strip("-")[:_LONGEST] or "server"
 
 
-def _unusable(found: Iterable[Finding]) -> Unusable:
+def _unusable_config(found: Iterable[Finding]) -> Unusable:
     return Unusable("\n".join(map(str, found)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 from callability.gateway.config.secrets_file import PREFIX
@@ -25,7 +26,6 @@ _JOINED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*(?:=|:\s*))(\S.*)", re.DOTALL)
 _PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 _SWITCHES = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", "none", "null"})
 _REFERENCE = re.compile(r"(?<!\$)\$\{(secret:[A-Za-z_][A-Za-z0-9_]*)\}")
-_MOST_NAMES = 1_000
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -39,12 +39,9 @@ class SecretStore:
     def reference(self, name: str, server: str, text: str) -> str:
         """Return what stands for a value in the config; a name that another value has gets that of the server too."""
         value = text.replace("$${", "${")
-        wanted = _name(name)
-        names = [
-            wanted,
-            _name(f"{server}_{wanted}"),
-            *(_name(f"{server}_{wanted}_{number}") for number in range(2, 99)),
-        ]
+        wanted = _secret_name(name)
+        own = _secret_name(f"{server}_{wanted}")
+        names = chain((wanted, own), (f"{own}_{number}" for number in count(2)))
         every = {**self.known, **self.added}
         chosen = next(each for each in names if every.get(each, value) == value)
         if chosen not in every:
@@ -57,31 +54,35 @@ def without_secrets(entry: Entry, server: str, store: SecretStore) -> Entry:
     held = dict(entry)
     if "env" in held:
         held["env"] = {
-            name: store.reference(name, server, text) if _is_secret(name, text) else _in_url(text, name, server, store)
+            name: store.reference(name, server, text)
+            if _is_secret(name, text)
+            else _replace_in_url(text, name, server, store)
             for name, text in held["env"].items()
         }
     if "headers" in held:
-        held["headers"] = {name: _header(name, text, server, store) for name, text in held["headers"].items()}
+        held["headers"] = {
+            name: _replace_in_header(name, text, server, store) for name, text in held["headers"].items()
+        }
     if "args" in held:
-        held["args"] = _arguments(held["args"], server, store)
+        held["args"] = _replace_in_arguments(held["args"], server, store)
     if "url" in held:
-        held["url"] = _in_url(held["url"], "url", server, store)
+        held["url"] = _replace_in_url(held["url"], "url", server, store)
     return held
 
 
-def with_secrets_filled(entry: object, secrets: Mapping[str, str]) -> object:
+def fill_secrets(entry: object, secrets: Mapping[str, str]) -> object:
     """Return an entry, or a part of one, with the values of secrets in place of their references."""
     match entry:
         case str():
-            return _REFERENCE.sub(lambda found: _escaped(secrets, found), entry)
+            return _REFERENCE.sub(lambda found: _escape_value(secrets, found), entry)
         case list():
-            return [with_secrets_filled(each, secrets) for each in entry]
+            return [fill_secrets(each, secrets) for each in entry]
         case Mapping():
-            return {key: with_secrets_filled(each, secrets) for key, each in entry.items()}
+            return {key: fill_secrets(each, secrets) for key, each in entry.items()}
     return entry
 
 
-def _escaped(secrets: Mapping[str, str], found: re.Match[str]) -> str:
+def _escape_value(secrets: Mapping[str, str], found: re.Match[str]) -> str:
     value = secrets.get(found[1].removeprefix(PREFIX))
     return found[0] if value is None else value.replace("${", "$${")
 
@@ -97,7 +98,7 @@ def _is_secret(name: str, text: str) -> bool:
     return _NAMED.search(name) is not None or (_TOKEN_SHAPED.fullmatch(text) is not None and "/" not in text[:1])
 
 
-def _header(name: str, text: str, server: str, store: SecretStore) -> str:
+def _replace_in_header(name: str, text: str, server: str, store: SecretStore) -> str:
     if name.lower() in _PLAIN_HEADERS or not text or "${" in text.replace("$${", ""):
         return text
     scheme = _SCHEME.fullmatch(text)
@@ -105,7 +106,7 @@ def _header(name: str, text: str, server: str, store: SecretStore) -> str:
     return before + store.reference(f"{server}_{name}", server, secret)
 
 
-def _arguments(arguments: list[str], server: str, store: SecretStore) -> list[str]:
+def _replace_in_arguments(arguments: list[str], server: str, store: SecretStore) -> list[str]:
     held = [*arguments]
     for index in secret_arguments(arguments):
         text = held[index]
@@ -120,10 +121,10 @@ def _arguments(arguments: list[str], server: str, store: SecretStore) -> list[st
             held[index] = before + store.reference(f"{server}_{joined[1]}", server, secret)
         else:
             held[index] = store.reference(f"{server}_{flag}", server, text)
-    return [_in_url(text, "argument", server, store) if "://" in text else text for text in held]
+    return [_replace_in_url(text, "argument", server, store) if "://" in text else text for text in held]
 
 
-def _in_url(text: str, name: str, server: str, store: SecretStore) -> str:
+def _replace_in_url(text: str, name: str, server: str, store: SecretStore) -> str:
     """Return a text with references in place of a password, and of the secrets in the query, of a URL."""
     if "://" not in text:
         return text
@@ -143,6 +144,6 @@ def _in_url(text: str, name: str, server: str, store: SecretStore) -> str:
     return _QUERY.sub(query, _WITH_PASSWORD.sub(password, text))
 
 
-def _name(text: str) -> str:
+def _secret_name(text: str) -> str:
     name = _NOT_IN_NAME.sub("_", text).strip("_").upper()
     return name if name[:1].isalpha() else f"SECRET_{name}"

@@ -89,14 +89,14 @@ def translate(
     """
     if not isinstance(entry, Mapping):
         raise LeftOut("is no mapping")
-    given = _flattened(client, dict(entry))
+    given = _flatten_entry(client, dict(entry))
     work = _Work(client.dialect, surroundings)
-    work.enabled(given)
-    work.type(given)
-    work.tools(given, denied)
+    work.take_switches(given)
+    work.take_type(given)
+    work.take_tools(given, denied)
     for key, value in given.items():
         work.take(str(key), value)
-    return Translation(_checked(name, work.finished()), tuple(work.notes))
+    return Translation(_check_entry(name, work.finish()), tuple(work.notes))
 
 
 def denials(client: Client, file: ClientFile, home: Path) -> Mapping[str, tuple[str, ...]]:
@@ -108,7 +108,7 @@ def denials(client: Client, file: ClientFile, home: Path) -> Mapping[str, tuple[
     if client.name == "opencode":
         switches = file.root.get("tools")
         off = [key for key, value in switches.items() if value is False] if isinstance(switches, Mapping) else []
-        return {name: found for name in file.servers if (found := tuple(_denied_by_patterns(name, off)))}
+        return {name: found for name in file.servers if (found := tuple(_tools_of_patterns(name, off)))}
     settings = home / ".claude/settings.json"
     if client.name != "claude-code" or not settings.is_file():
         return {}
@@ -123,7 +123,7 @@ def denials(client: Client, file: ClientFile, home: Path) -> Mapping[str, tuple[
     return by_server
 
 
-def _denied_by_patterns(server: str, patterns: Iterable[str]) -> Iterable[str]:
+def _tools_of_patterns(server: str, patterns: Iterable[str]) -> Iterable[str]:
     for pattern in patterns:
         if pattern.startswith(f"{server}_") and not set(pattern) & set("*?["):
             yield pattern.removeprefix(f"{server}_")
@@ -133,7 +133,7 @@ def _denied_by_patterns(server: str, patterns: Iterable[str]) -> Iterable[str]:
             yield f"?{pattern}"
 
 
-def _flattened(client: Client, entry: Entry) -> Entry:
+def _flatten_entry(client: Client, entry: Entry) -> Entry:
     """Return an entry whose command is one text, and whose arguments and headers are of their own keys."""
     command = entry.get("command")
     if isinstance(command, Mapping):
@@ -157,7 +157,7 @@ class _Work:
         self._dialect = dialect
         self._surroundings = surroundings
 
-    def enabled(self, given: Entry) -> None:
+    def take_switches(self, given: Entry) -> None:
         """Take the switches of a server."""
         if given.pop("disabled", False) is True or given.pop("enabled", True) is False:
             self.entry["enabled"] = False
@@ -170,7 +170,7 @@ class _Work:
             self.entry["trust"] = self._dialect.trust
             self.notes.append("its tools are pending: approvals of another proxy are not taken")
 
-    def type(self, given: Entry) -> None:
+    def take_type(self, given: Entry) -> None:
         """Take the transport, which many clients leave out."""
         named = [given.pop(key) for key in _TYPE_KEYS if key in given]
         kinds = {_TYPES.get(str(each)) for each in named}
@@ -188,18 +188,18 @@ class _Work:
         elif kind is None and url == "url" and self._dialect.url_is_sse:
             self.notes.append("is tried by streamable HTTP first, which the client does not do")
 
-    def tools(self, given: Entry, denied_elsewhere: Sequence[str]) -> None:
+    def take_tools(self, given: Entry, denied_elsewhere: Sequence[str]) -> None:
         """Take the lists of tools: at most one of ours results, and it allows no tool that the client denies."""
         allowed = given.pop(self._dialect.allowed_tools, None) if self._dialect.allowed_tools else None
         denied = given.pop(self._dialect.denied_tools, None) if self._dialect.denied_tools else None
-        denied = [*_names(denied or []), *denied_elsewhere]
+        denied = [*_tool_names(denied or []), *denied_elsewhere]
         if any(set(name) & set("*?(") for name in denied if name != "*"):
             raise LeftOut("the client denies tools by patterns, and the gateway by exact names")
         if "*" in denied or (allowed == [] and self._dialect.allowed_tools != _EMPTY_IS_ALL):
             self.entry["enabled"] = False
             self.notes.append("has no tool that the client allows: it is switched off")
         elif allowed:
-            left = [name for name in _names(allowed) if name not in denied]
+            left = [name for name in _tool_names(allowed) if name not in denied]
             if any("(" in name for name in left):
                 raise LeftOut("the client allows single arguments of tools, and the gateway whole tools")
             self.entry |= {"enabled_tools": left} if left else {"enabled": False}
@@ -227,7 +227,7 @@ class _Work:
                 raise LeftOut(f"has the key {shown(key)}, which is not known and may limit it")
             self.notes.append(f"{shown(key)} is left out: it is not known")
 
-    def finished(self) -> Entry:
+    def finish(self) -> Entry:
         """Return the entry, its keys in our order."""
         return {key: self.entry[key] for key in _ORDER if key in self.entry}
 
@@ -241,17 +241,17 @@ class _Work:
     def _take_known(self, ours: str, value: Any) -> None:
         match ours:
             case "args":
-                self.entry["args"] = [self._text("args", each) for each in _list("args", value)]
+                self.entry["args"] = [self._text("args", each) for each in _list_in("args", value)]
             case "env" | "headers":
-                texts = {str(name): self._text(ours, each) for name, each in _mapping(ours, value).items()}
+                texts = {str(name): self._text(ours, each) for name, each in _mapping_in(ours, value).items()}
                 self.entry[ours] = {**self.entry.get(ours, {}), **texts}
             case "headers from variables":
-                for header, variable in _mapping(ours, value).items():
+                for header, variable in _mapping_in(ours, value).items():
                     self.entry.setdefault("headers", {})[str(header)] = self._variable(str(variable))
             case "bearer from a variable":
                 self.entry.setdefault("headers", {})["Authorization"] = f"Bearer {self._variable(str(value))}"
             case "inherit":
-                self.entry["inherit"] = [_inherited(each) for each in _list(ours, value)]
+                self.entry["inherit"] = [_inherited_name(each) for each in _list_in(ours, value)]
             case "command" | "cwd" | "env_file":
                 self.entry[ours] = self._place(ours, value)
             case _:
@@ -273,7 +273,7 @@ class _Work:
     def _variable(self, name: str) -> str:
         if not _VARIABLE.fullmatch(name):
             raise LeftOut("names a variable that cannot be one")
-        return self._set(f"${{{name}}}")
+        return self._check_variables(f"${{{name}}}")
 
     def _text(self, key: str, value: object) -> str:
         """Return a text of the client in our form."""
@@ -283,9 +283,9 @@ class _Work:
             value = str(value)
         if not isinstance(value, str):
             raise LeftOut(f"a value in `{key}` is no text")
-        return self._set(_ours(value, self._dialect.variables, self._surroundings.home))
+        return self._check_variables(_translate_variables(value, self._dialect.variables, self._surroundings.home))
 
-    def _set(self, text: str) -> str:
+    def _check_variables(self, text: str) -> str:
         here = {name for name in _HERE if f"${{{name}}}" in text}
         if here:
             raise LeftOut(f"names {listed(sorted(here))}, which the gateway cannot know: write the directory there")
@@ -297,7 +297,7 @@ class _Work:
         return text
 
 
-def _ours(text: str, variables: Variables, home: Path) -> str:
+def _translate_variables(text: str, variables: Variables, home: Path) -> str:
     match variables:
         case Variables.NONE:
             return text.replace("${", "$${")
@@ -306,18 +306,18 @@ def _ours(text: str, variables: Variables, home: Path) -> str:
         case Variables.DOLLAR:
             return _DOLLAR.sub(lambda found: f"${{{found[1] or found[2]}}}" if found[1] or found[2] else "$${", text)
         case Variables.BRACES:
-            return _BRACES.sub(_in_braces, text.replace("${", "$${"))
+            return _BRACES.sub(_translate_braces, text.replace("${", "$${"))
         case Variables.PREFIXED:
-            return _PREFIXED.sub(lambda found: _prefixed(found, home), text)
+            return _PREFIXED.sub(lambda found: _translate_prefixed(found, home), text)
 
 
-def _in_braces(found: re.Match[str]) -> str:
+def _translate_braces(found: re.Match[str]) -> str:
     if found[1] == "file":
         raise LeftOut("reads a value from a file: write `${secret:NAME}`, with the value in `secrets.env`")
     return f"${{{found[2]}}}"
 
 
-def _prefixed(found: re.Match[str], home: Path) -> str:
+def _translate_prefixed(found: re.Match[str], home: Path) -> str:
     kind, _, rest = found[1].partition(":")
     if kind == "env" and _VARIABLE.fullmatch(rest):
         return f"${{{rest}}}"
@@ -336,25 +336,25 @@ def _prefixed(found: re.Match[str], home: Path) -> str:
     return f"$${found[0][1:]}"
 
 
-def _names(value: object) -> list[str]:
+def _tool_names(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise LeftOut("has a list of tools that is no list of texts")
     return value
 
 
-def _list(key: str, value: object) -> list[object]:
+def _list_in(key: str, value: object) -> list[object]:
     if not isinstance(value, list):
         raise LeftOut(f"its `{key}` is no list")
     return value
 
 
-def _mapping(key: str, value: object) -> Mapping[object, object]:
+def _mapping_in(key: str, value: object) -> Mapping[object, object]:
     if not isinstance(value, Mapping):
         raise LeftOut(f"its `{key}` is no mapping")
     return value
 
 
-def _inherited(value: object) -> str:
+def _inherited_name(value: object) -> str:
     if isinstance(value, Mapping):
         if value.get("source", "local") != "local":
             raise LeftOut("gets variables of another machine")
@@ -364,7 +364,7 @@ def _inherited(value: object) -> str:
     return value
 
 
-def _checked(name: str, entry: Entry) -> Entry:
+def _check_entry(name: str, entry: Entry) -> Entry:
     """Return an entry if our config may have it."""
     root = document.parse(json.dumps({"mcpServers": {name: entry}}).encode(), "server.json")
     for finding in findings(root)[1]:

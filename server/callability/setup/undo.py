@@ -42,7 +42,7 @@ class Undo:
     writes: list[Write] = field(default_factory=list)
 
 
-def planned_undo(config: Path, client: str = "") -> Undo:
+def plan_undo(config: Path, client: str = "") -> Undo:
     """Return the undo of every setup of a config, or only of the installations in a client.
 
     Raises:
@@ -59,7 +59,7 @@ def planned_undo(config: Path, client: str = "") -> Undo:
             entries = [each for each in chosen if each.path == change.path]
             if entries:
                 path = Path(change.path)
-                contents[path] = _restored(config, change, entries, contents.get(path, _now(path)))
+                contents[path] = _restore_file(config, change, entries, contents.get(path, _current_bytes(path)))
                 touched[path] = change
         if client:
             rest = tuple(each for each in run.installed if each not in chosen)
@@ -68,7 +68,7 @@ def planned_undo(config: Path, client: str = "") -> Undo:
     for path, data in contents.items():
         is_whole = ("" if data is None else document.digest(data)) == touched[path].before
         undo.lines.append(f"{path}: {'as it was' if is_whole else 'its servers are back'}")
-        undo.writes.append(partial(_write, path, data))
+        undo.writes.append(partial(_write_file, path, data))
     agents = {each.agent for run in runs for each in run.installed if each.client == client} if client else None
     _undo_config(config, runs, undo, agents)
     backups = [backup_of(config, each) for run in runs for each in (*run.files, run.config) if each and each.backup]
@@ -89,7 +89,7 @@ def write_undo(config: Path, undo: Undo) -> None:
             write()
 
 
-def _restored(config: Path, change: FileChange, entries: list[Installed], now: bytes | None) -> bytes | None:
+def _restore_file(config: Path, change: FileChange, entries: list[Installed], now: bytes | None) -> bytes | None:
     """Return what a file is after an undo; None if there is none."""
     digest = "" if now is None else document.digest(now)
     if digest == change.before:
@@ -100,11 +100,11 @@ def _restored(config: Path, change: FileChange, entries: list[Installed], now: b
     if now is None:
         raise Unusable(f"{change.path}: is gone; its copy is `{backup_of(config, change)}`")
     for entry in entries:
-        now = _with_servers_back(entry, before, now)
+        now = _put_servers_back(entry, before, now)
     return now
 
 
-def _with_servers_back(entry: Installed, before: bytes | None, now: bytes) -> bytes:
+def _put_servers_back(entry: Installed, before: bytes | None, now: bytes) -> bytes:
     path, form = Path(entry.path), Form(entry.form)
     file = ClientFile(path, form, entry.keys, now, content_of(now, form, entry.path))
     ours = file.servers.get(entry.entry_name)
@@ -121,17 +121,17 @@ def _with_servers_back(entry: Installed, before: bytes | None, now: bytes) -> by
 def _undo_config(config: Path, runs: tuple[Run, ...], undo: Undo, agents: set[str] | None) -> None:
     """Take back what setups added to our config, or the agents of a client alone, and the secrets."""
     changes = [run.config for run in runs if run.config is not None]
-    now = _now(config)
+    now = _current_bytes(config)
     if now is None or not changes:
         return
     if agents is None and document.digest(now) == changes[-1].after and _is_chain(changes):
         first = changes[0]
         data = backup_of(config, first).read_bytes() if first.backup else None
         undo.lines.append(f"{config}: {'as it was' if first.backup else 'removed'}")
-        undo.writes.append(partial(_write, config, data))
+        undo.writes.append(partial(_write_file, config, data))
     else:
-        data = _without_added(config, now, runs, undo, agents)
-        undo.writes.append(partial(_write, config, data))
+        data = _remove_added(config, now, runs, undo, agents)
+        undo.writes.append(partial(_write_file, config, data))
     if agents is None:
         _undo_secrets(config, data, runs, undo)
 
@@ -141,14 +141,12 @@ def _is_chain(changes: list[FileChange]) -> bool:
     return all(later.before == earlier.after for earlier, later in pairwise(changes))
 
 
-def _without_added(
-    config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, agents: set[str] | None
-) -> bytes | None:
+def _remove_added(config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, agents: set[str] | None) -> bytes | None:
     data, kept = now, []
     try:
         for run in reversed(runs):
             for name in (each for each in run.agents if agents is None or each in agents):
-                data, is_gone = _without_agent(config, data, name, run)
+                data, is_gone = _remove_agent(config, data, name, run)
                 kept += [] if is_gone else [f"agent {shown(name)}"]
             for name, entry in run.servers.items() if agents is None else ():
                 root: Any = document.plain(document.parse(data, str(config)))
@@ -174,7 +172,7 @@ def _without_added(
     return data
 
 
-def _without_agent(config: Path, data: bytes, name: str, run: Run) -> tuple[bytes, bool]:
+def _remove_agent(config: Path, data: bytes, name: str, run: Run) -> tuple[bytes, bool]:
     root: Any = document.plain(document.parse(data, str(config)))
     agent = (root.get("agents") or {}).get(name)
     if agent is None:
@@ -230,14 +228,14 @@ def _is_something(run: Run) -> bool:
     return bool(run.installed or run.servers or run.agents or run.secrets)
 
 
-def _now(path: Path) -> bytes | None:
+def _current_bytes(path: Path) -> bytes | None:
     return None if digest_of(path) == "" else path.read_bytes()
 
 
-def _write(path: Path, data: bytes | None) -> None:
+def _write_file(path: Path, data: bytes | None) -> None:
     if data is None:
         path.unlink(missing_ok=True)
-    elif _now(path) != data:
+    elif _current_bytes(path) != data:
         replace_file(path.resolve(), data)
 
 

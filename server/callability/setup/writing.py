@@ -23,7 +23,7 @@ from callability.gateway.config.secrets_file import (
     written_secrets,
 )
 from callability.setup.client_file import Unusable
-from callability.setup.plan import Plan, entry_name_of, replaced_in
+from callability.setup.plan import Plan, entry_name_of, replaced_names
 from callability.setup.secret_values import Entry
 
 RECORD_FILE = "setup.json"
@@ -86,13 +86,13 @@ def write_plan(plan: Plan, *, in_keyring: bool = False) -> Run:
         _check_unchanged(plan)
         runs = read_record(plan.config)
         # A keyring that cannot be used is known before anything is written.
-        secrets = _kept(plan, in_keyring=in_keyring)
+        secrets = _store_secrets(plan, in_keyring=in_keyring)
         now = datetime.now(UTC)
         files = []
         for path, data in plan.installed.items():
             path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            files.append(_change(plan.config, path, data, now))
-        config = _change(plan.config, plan.config, plan.after, now) if plan.changes_config else None
+            files.append(_back_up(plan.config, path, data, now))
+        config = _back_up(plan.config, plan.config, plan.after, now) if plan.changes_config else None
         run = Run(
             now.isoformat(timespec="seconds"),
             tuple(files),
@@ -149,7 +149,7 @@ def read_record(config: Path) -> tuple[Run, ...]:
         given = json.loads(document.read_bytes(path))
         if given["version"] != _VERSION:
             raise Unusable(f"{path}: is of another version of callability")
-        return tuple(_run(each) for each in given["runs"])
+        return tuple(_run_of(each) for each in given["runs"])
     except (document.Refused, ValueError, KeyError, TypeError) as error:
         raise Unusable(f"{path}: the record of what was set up cannot be read") from error
 
@@ -186,7 +186,7 @@ def digest_of(path: Path) -> str:
         raise Unusable(f"{path}: cannot be read: {(error.strerror or 'error').lower()}") from error
 
 
-def _kept(plan: Plan, *, in_keyring: bool) -> Mapping[str, str]:
+def _store_secrets(plan: Plan, *, in_keyring: bool) -> Mapping[str, str]:
     """Return what the file of secrets says of the new ones, once they are in the keyring if they belong there."""
     if not in_keyring:
         return plan.secrets
@@ -210,7 +210,7 @@ def _check_unchanged(plan: Plan) -> None:
             raise ChangedMeanwhile(str(path))
 
 
-def _change(config: Path, path: Path, after: bytes, now: datetime) -> FileChange:
+def _back_up(config: Path, path: Path, after: bytes, now: datetime) -> FileChange:
     """Copy what is there, and return the change."""
     before = digest_of(path)
     backup = f"{now:%Y%m%dT%H%M%S.%f}-{path.name.lstrip('.')}-{before[:8]}" if before else ""
@@ -235,14 +235,14 @@ def _entries(plan: Plan) -> tuple[Installed, ...]:
             source.file.keys,
             entry_name_of(source),
             source.client.filled_entry(plan.commands[source.agent]),
-            replaced_in(source, plan.taken),
+            replaced_names(source, plan.taken),
         )
         for source in plan.sources
         if source.file.path in plan.installed
     )
 
 
-def _run(given: Mapping[str, Any]) -> Run:
+def _run_of(given: Mapping[str, Any]) -> Run:
     return Run(
         given["time"],
         tuple(FileChange(**each) for each in given["files"]),

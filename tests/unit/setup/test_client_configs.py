@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from callability.gateway.config import load_config
 from callability.setup.clients import CLIENTS, client_named
 from callability.setup.plan import Plan, plan, source_of_file
-from callability.setup.secret_values import with_secrets_filled
+from callability.setup.secret_values import fill_secrets
 from callability.setup.translation import Surroundings
 from support.checkout import TESTS
 
@@ -76,5 +76,5 @@ def test_twenty_configs_of_twelve_clients_are_published() -> None:
 
 def test_a_secret_is_found_again_by_its_reference() -> None:
     """A text that looks like a variable stays that text."""
-    filled = with_secrets_filled({"env": {"A": "${secret:A}", "B": "$${secret:A}"}}, {"A": "x${y}"})
+    filled = fill_secrets({"env": {"A": "${secret:A}", "B": "$${secret:A}"}}, {"A": "x${y}"})
     assert filled == {"env": {"A": "x$${y}", "B": "$${secret:A}"}}

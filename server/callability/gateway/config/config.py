@@ -162,30 +162,30 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
     digest = document.digest(data)
     return Config(
         path,
-        _beside(path, file.servers),
+        _place_env_files(path, file.servers),
         approvals,
         file.agents,
         file.deadlines,
         ordered,
         root,
         digest,
-        _beside(path, file.catalog),
+        _place_env_files(path, file.catalog),
         file.http,
         strict_labels=file.strict_labels,
         secrets=secrets,
     )
 
 
-def _beside(path: Path, entries: Mapping[str, _Entry]) -> Mapping[str, _Entry]:
+def _place_env_files(path: Path, entries: Mapping[str, _Entry]) -> Mapping[str, _Entry]:
     """Return entries whose `env_file` is a path from anywhere: in the file it may be relative to its directory."""
     directory = path.absolute().parent
 
-    def placed(entry: _Entry) -> _Entry:
+    def place_entry(entry: _Entry) -> _Entry:
         if entry.env_file is None:
             return entry
         return entry.model_copy(update={"env_file": str(directory / entry.env_file)})
 
-    return {name: placed(entry) for name, entry in entries.items()}
+    return {name: place_entry(entry) for name, entry in entries.items()}
 
 
 def _unwritable(approvals: Path | None) -> tuple[str, str]:

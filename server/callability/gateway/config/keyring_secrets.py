@@ -26,7 +26,7 @@ def keyring_value(account: str) -> str:
         NoKeyring: there is no keyring, it does not answer, or it has no such secret.
     """
     if account not in _read:
-        value = _in_time(lambda: _library().get_password(_SERVICE, account))
+        value = _wait_for_keyring(lambda: _library().get_password(_SERVICE, account))
         if value is None:
             raise NoKeyring("the keyring does not have it")
         _read[account] = value
@@ -39,7 +39,7 @@ def keep_in_keyring(account: str, value: str) -> None:
     Raises:
         NoKeyring: there is no keyring, or it does not answer.
     """
-    _in_time(lambda: _library().set_password(_SERVICE, account, value))
+    _wait_for_keyring(lambda: _library().set_password(_SERVICE, account, value))
     _read[account] = value
 
 
@@ -55,7 +55,7 @@ def remove_from_keyring(account: str) -> None:
         if library.get_password(_SERVICE, account) is not None:
             library.delete_password(_SERVICE, account)
 
-    _in_time(remove)
+    _wait_for_keyring(remove)
     _read.pop(account, None)
 
 
@@ -67,7 +67,7 @@ def _library() -> Any:
     return keyring
 
 
-def _in_time(work: Callable[[], _Value]) -> _Value:
+def _wait_for_keyring(work: Callable[[], _Value]) -> _Value:
     """Return what the keyring answers; a thread that it holds up ends with the process."""
     done: Future[_Value] = Future()
 

@@ -41,7 +41,7 @@ def read_secrets(config: Path) -> Mapping[str, str]:
     Raises:
         Refused: the file cannot be read, others than its owner can read it too, or the keyring does not have a secret.
     """
-    return {name: _looked_up(config, name, value) for name, value in written_secrets(config).items()}
+    return {name: _look_up(config, name, value) for name, value in written_secrets(config).items()}
 
 
 def written_secrets(config: Path) -> Mapping[str, str]:
@@ -63,7 +63,7 @@ def written_secrets(config: Path) -> Mapping[str, str]:
     return read_variables(path)
 
 
-def _looked_up(config: Path, name: str, value: str) -> str:
+def _look_up(config: Path, name: str, value: str) -> str:
     if not value.startswith(KEYRING):
         return value
     try:
