@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from support.commands import callability
+from support.gateway_in_process import client_of
+from support.gateways import retrieve
+from support.waiting import becomes, eventually
 
 SECRET = "hush-hush-value"
 SERVER = """\
@@ -95,3 +99,30 @@ def test_a_server_without_its_file_does_not_load(config: Path) -> None:
     done = callability("approvals", "list", "--config", str(config))
     assert "cannot use its `env_file`" in done.stderr
     assert "more.env: cannot be read: no such file or directory" in done.stderr
+
+
+def test_an_edit_of_the_secrets_is_applied_while_the_gateway_runs(config: Path) -> None:
+    """The servers that have them are connected again; an edit that others may read is refused, and the last one stays.
+
+    Values that are so short are not masked.
+    """
+
+    async def story() -> None:
+        async with client_of(config) as client:
+
+            async def said() -> list[str]:
+                tools = (await retrieve(client, "says"))["tools"]
+                return [tool["description"].split()[1] for tool in tools]
+
+            await becomes(said, ["one"])
+            _write_secrets(config, "TOKEN=two\nARGUMENT=x\n")
+            await becomes(said, ["two"])
+            _write_secrets(config, "TOKEN=three\nARGUMENT=x\n", 0o644)
+            log = config.with_name("gateway.log")
+            await asyncio.to_thread(eventually, lambda: "[open-secrets]" in log.read_text())
+            assert await said() == ["two"]
+            config.with_name("secrets.env").chmod(0o600)
+            await becomes(said, ["three"])
+
+    _write_secrets(config, "TOKEN=one\nARGUMENT=x\n")
+    asyncio.run(story())

@@ -18,7 +18,7 @@ from callability.files import document
 from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.findings import findings, unfit_variables, unset_variables
 from callability.gateway.config.model import AgentConfig, CatalogEntry, Deadlines, HttpConfig, ServerConfig
-from callability.gateway.config.secrets_file import read_secrets, with_secrets
+from callability.gateway.config.secrets_file import digest_of_secrets, read_secrets, with_secrets
 from callability.gateway.config.variables import key_place, place
 
 __all__ = [
@@ -57,7 +57,7 @@ class Config:
     warnings: tuple[Finding, ...]
     root: document.Node = field(repr=False)
     digest: str = ""
-    """The digest of the file that was read: see `document.digest`."""
+    """The digest of the file that was read, and of its secrets: see `document.digest`."""
     catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
     http: HttpConfig = field(default_factory=HttpConfig)
     strict_labels: bool = False
@@ -147,6 +147,7 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
     try:
         data = document.read_bytes(path)
         root = document.parse(data, str(path))
+        secrets_digest = digest_of_secrets(path)
         secrets = read_secrets(path)
     except document.Refused as refused:
         raise ConfigRefused(in_order(refused.findings)) from refused
@@ -159,7 +160,7 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
     if file is None or has_errors(ordered):
         raise ConfigRefused(ordered)
     approvals = None if file.approvals is None else path.parent / file.approvals
-    digest = document.digest(data)
+    digest = document.digest(data) + secrets_digest
     return Config(
         path,
         _place_env_files(path, file.servers),

@@ -7,6 +7,7 @@ A line is `NAME=VALUE`, with the value in quotes or not; empty lines and those t
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from collections import ChainMap
@@ -57,10 +58,29 @@ def written_secrets(config: Path) -> Mapping[str, str]:
         return {}
     except OSError as error:
         raise refused(Place(str(path)), "unreadable-file", _cannot_be_read(error)) from error
-    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if _is_open(status):
         hint = f"run `chmod 600 {path}`"
         raise refused(Place(str(path)), "open-secrets", "holds secrets, and others than its owner may read it", hint)
     return read_variables(path)
+
+
+def digest_of_secrets(config: Path) -> str:
+    """Return what differs between two states of the file of a config; empty if there is none, or it cannot be read.
+
+    Raises:
+        document.OutOfDescriptors: it cannot be read for want of a descriptor.
+    """
+    path = secrets_beside(config)
+    try:
+        return document.digest(document.read_bytes(path)) + ("-open" if _is_open(path.stat()) else "")
+    except document.OutOfDescriptors:
+        raise
+    except (document.Refused, OSError):
+        return ""
+
+
+def _is_open(status: os.stat_result) -> bool:
+    return bool(status.st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def _look_up(config: Path, name: str, value: str) -> str:

@@ -27,6 +27,7 @@ from callability.files.watching import LOOK_SECONDS, looks
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.approvals import Definitions, approved_part
 from callability.gateway.config.checks import has_labels, label_findings
+from callability.gateway.config.secrets_file import digest_of_secrets, secrets_beside
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.policy_client import GET_SECONDS, PolicyClient
 from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool
@@ -283,6 +284,7 @@ class Files:
         # The stamp comes first: if the file is written between the two, the next look sees another stamp.
         stamp = _stamp(self.config.path)
         seen = _digest(self.config.path)
+        seen += digest_of_secrets(self.config.path) if seen else ""
         rewritten = stamp != self._config_stamp
         edition = self._labels.edition if self._labels else 0
         self._config_stamp = stamp
@@ -351,7 +353,8 @@ class Files:
         _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
 
     def _files(self) -> tuple[Path, ...]:
-        return (self.config.path, self._path) if self._path else (self.config.path,)
+        config = (self.config.path, secrets_beside(self.config.path))
+        return (*config, self._path) if self._path else config
 
 
 def _absolute(path: Path | None) -> Path | None:
