@@ -208,7 +208,8 @@ def test_agents_have_a_digest_and_the_servers_that_they_see() -> None:
         ),
         (
             "  a: {token: x, servers: []}",
-            "3:7: unknown key `token` in agent `a` (one of `facts`, `labels`, `servers`, `token_sha256`)",
+            "3:7: unknown key `token` in agent `a`"
+            " (one of `facts`, `labels`, `servers`, `token_expires`, `token_sha256`)",
         ),
     ],
 )
