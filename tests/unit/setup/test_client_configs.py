@@ -15,7 +15,7 @@ from callability.setup.clients import CLIENTS, client_named
 from callability.setup.plan import Plan, plan, source_of_file
 from callability.setup.secret_values import fill_secrets
 from callability.setup.translation import Surroundings
-from support.checkout import TESTS
+from support.checkout import ROOT, TESTS
 
 PUBLISHED: list[Mapping[str, Any]] = YAML(typ="safe").load((TESTS / "vectors/client_configs.yaml").read_text())
 HOME = Path("/home/me")
@@ -72,6 +72,15 @@ def test_twenty_configs_of_twelve_clients_are_published() -> None:
     assert len(PUBLISHED) >= 20
     assert {case["client"] for case in PUBLISHED} == {client.name for client in CLIENTS}
     assert all(client.source.startswith("https://") and client.date for client in CLIENTS)
+
+
+def test_the_page_names_each_client_with_its_file() -> None:
+    """As the data has it, the source included."""
+    rows = [line for line in (ROOT / "docs/setup.md").read_text().splitlines() if line.startswith("| [")]
+    assert len(rows) == len(CLIENTS)
+    for client, row in zip(CLIENTS, rows, strict=True):
+        assert row.startswith(f"| [{client.title}]({client.source}) | `{client.name}` | `{client.linux[0]}` | ")
+        assert f"`{client.keys[0]}` | {'is read' if client.cannot_be_installed else client.reload}" in row
 
 
 def test_a_secret_is_found_again_by_its_reference() -> None:
