@@ -83,13 +83,16 @@ def with_members(file: ClientFile, remove: Collection[str], insert: Mapping[str,
             case Form.TOML:
                 result = _with_toml_members(file, remove, insert)
         again = ClientFile(file.path, file.form, file.keys, result, content_of(result, file.form, str(file.path)))
-    except (EditRefused, document.Refused) as error:
-        raise Unusable(
-            f"{file.path}: its servers cannot be replaced without touching something else: {error}"
-        ) from None
+    except (EditRefused, document.Refused):
+        # Their texts may name a value, which may be a secret.
+        raise _unclear_edit(file) from None
     if again.servers != wanted or _content_beside_servers(again) != _content_beside_servers(file):
-        raise Unusable(f"{file.path}: its servers cannot be replaced without touching something else; edit it by hand")
+        raise _unclear_edit(file)
     return result
+
+
+def _unclear_edit(file: ClientFile) -> Unusable:
+    return Unusable(f"{file.path}: its servers cannot be replaced without touching something else; edit it by hand")
 
 
 def _content_beside_servers(file: ClientFile) -> object:
