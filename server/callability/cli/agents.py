@@ -10,9 +10,10 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from callability.cli.console import write_table
 from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
 from callability.cli.options import JsonOption, leave
-from callability.cli.terminal import escaped, write_table
+from callability.cli.terminal import escaped
 from callability.contract.finding import did_you_mean, shown
 from callability.files.editing import Tree
 from callability.gateway.config import AgentConfig

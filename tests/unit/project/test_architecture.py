@@ -27,8 +27,9 @@ ARROWS = {
     "compiler": "contract process kernel files",
     "service": "contract process kernel files otel",
     "gateway": "contract process files adapter client",
+    "setup": "contract process files gateway",
     "studio": "contract process kernel files adapter compiler",
-    "cli": "contract process kernel files adapter client tables otel compiler service gateway studio",
+    "cli": "contract process kernel files adapter client tables otel compiler service gateway setup studio",
 }
 """What each room imports from: annotations and imports inside functions included. Generated stubs belong to no room."""
 STUBS = {"v1", "bundle"}
