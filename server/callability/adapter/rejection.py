@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from rapidfuzz import fuzz, process
-
 from callability.adapter.json_text import error_result, tool_result, well_formed
 from callability.adapter.judgement import UNEXPLAINED, known_status, status_of
 from callability.adapter.phrases import MAX_NAME, Phrases, cut_name, fill, on_one_line, quoted, with_declared
@@ -223,6 +221,9 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
     A tool outside the caller's scope gets the same answer, so that the two cannot be distinguished (FR-007).
     """
     compared = well_formed(name)[:_MOST_COMPARED]
+    # Only a name that does not exist needs it.
+    from rapidfuzz import fuzz, process  # noqa: PLC0415
+
     near = process.extract(compared, sorted(set(names)), scorer=fuzz.ratio, score_cutoff=_NEAR, limit=_MAX_NEAR)
     hint = f" Similar names: {', '.join(quoted(each) for each, _, _ in near)}." if near else ""
     text = f"Not called: there is no tool {quoted(name)}.{hint} Find tools with `{discovery_tool}`."

@@ -1,5 +1,27 @@
 """The `callability` command: it connects policy, service and gateway, which do not import each other."""
 
-from callability.cli.application import main
+from __future__ import annotations
+
+import os
+import sys
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command that the arguments name, and exit with its exit code.
+
+    A client starts `connect` once for each of its servers, and the reader of all other commands takes longer to import
+    than `connect` takes to run.
+    """
+    if sys.argv[1:2] == ["connect"]:
+        from callability.connect.joining import connect_or_none  # noqa: PLC0415
+
+        code = connect_or_none(sys.argv[2:])
+        if code is not None:
+            sys.stderr.flush()
+            # A thread may still wait for a line of standard input, and would wait for ever.
+            os._exit(code)
+    from callability.cli.application import main as run  # noqa: PLC0415
+
+    run()

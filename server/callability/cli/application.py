@@ -65,6 +65,8 @@ COMMANDS: Mapping[str, Command | Group] = {
     "import": Command("setup:import_servers", "gateway", "Take the servers of a client's config into the gateway."),
     "install": Command("setup:install", "gateway", "Put the gateway into a client's config."),
     "uninstall": Command("setup:uninstall", "gateway", "Restore the config of a client."),
+    "connect": Command("connect:connect", "gateway", "Join the gateway that this user runs, as an agent over stdio."),
+    "page": Command("page:page", "gateway", "Open the page on which people unlock tools."),
     "healthcheck": Command("policy_service:healthcheck", "policy", "Ask a service whether it serves."),
     "inventory": Group(
         "Write a gateway's tools and their facts as JSON, or decide tables of tools.",

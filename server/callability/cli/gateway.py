@@ -10,21 +10,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import BaseModel
 
 from callability.cli.application import check_extra
-from callability.cli.config import (
-    FormOption,
-    PolicyChoice,
-    ReportFormat,
-    StartReport,
-    StrictOption,
-    checked_files,
-    start_report,
-)
+from callability.cli.config import FormOption, ReportFormat, StartReport, StrictOption
 from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default, print_refused
 from callability.cli.options import (
     LOG_CALLS,
@@ -41,7 +33,6 @@ from callability.cli.options import (
     refuse,
     traces_or_exit,
 )
-from callability.cli.policies import loaded_to_serve
 from callability.cli.policy_service import (
     InsecureListenOption,
     InsecureMetricsOption,
@@ -65,6 +56,9 @@ from callability.gateway.config.model import ConfigFile
 from callability.gateway.serving.http_connections import HttpPort
 from callability.process.address import AddressRefused
 from callability.process.logs import LogFormat, log_to_standard_error
+
+if TYPE_CHECKING:
+    from callability.cli.config import PolicyChoice
 
 NOT_SHOWN = "(not shown)"
 
@@ -130,6 +124,7 @@ class Transport(StrEnum):
 
     STDIO = "stdio"
     HTTP = "http"
+    UNIX = "unix"
 
 
 TransportOption = Annotated[Transport, typer.Option(help="How agents connect.")]
@@ -145,6 +140,15 @@ AgentOption = Annotated[
     str,
     typer.Option(
         metavar="NAME", help="Over stdio: the agent of the config that connects. Default: one that sees every server."
+    ),
+]
+IdleOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="With `--transport unix`: exit once no agent has been connected for this long. Default: never.",
+        show_default=False,
     ),
 ]
 CheckOption = Annotated[
@@ -171,6 +175,7 @@ def gateway(
         typer.Option(metavar="HOST", help="A name by which clients reach the gateway; may be given several times."),
     ] = None,
     insecure_listen: InsecureListenOption = False,
+    idle_seconds: IdleOption = 0,
     agent: AgentOption = "",
     metrics_address: MetricsOption = None,
     insecure_metrics: InsecureMetricsOption = False,
@@ -186,7 +191,8 @@ def gateway(
 
     An edit of the config, the approvals or the policy takes effect while the gateway runs, whole or not at all. The
     gateway exits and ends the processes of its servers when standard input closes (stdio), or at SIGTERM, SIGINT or
-    SIGHUP. Over HTTP, its URL is written to standard output. With `--check`, no server is started and no address is
+    SIGHUP. Over HTTP, its URL is written to standard output. With `--transport unix`, agents join by `callability
+    connect`, on a socket that only this user reaches. With `--check`, no server is started and no address is
     listened on. Exit code 0: stopped, or no errors. 1: the config or the policy is refused. 2: usage error, or an
     address that cannot be listened on.
     """
@@ -198,8 +204,11 @@ def gateway(
     service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
     certificates = certificates_of(certificate_files(tls_certificate, tls_key, tls_client_ca))
     port = HttpPort(address or _ADDRESS, certificates, insecure_listen, tuple(allowed_host or ()))
-    _check_transport(transport, address, port)
+    _check_transport(transport, address, port, idle_seconds)
     if check:
+        # It imports what compares a config with a policy, which a gateway does without.
+        from callability.cli.config import PolicyChoice  # noqa: PLC0415
+
         choice = PolicyChoice(policy or (shipped_policy() if service is None else None), service)
         listening = port if transport is Transport.HTTP else None
         raise _checked(config, approvals, choice, agent, listening, strict=strict).printed(form)
@@ -210,23 +219,26 @@ def gateway(
         _check_port(port, read)
     for finding in read.warnings:
         _log.warning("%s", finding)
-    of_policy = loaded_to_serve(policy) if policy_address is None else None
     # It imports the MCP SDK, which takes longer than everything up to here.
     from callability.cli import gateway_process  # noqa: PLC0415
+    from callability.gateway.serving.user_socket import UserSocket  # noqa: PLC0415
 
     if log_calls:
         gateway_process.log_calls()
     end = traces_or_exit("callability-gateway") if traces else lambda: None
-    opened = gateway_process.connected_options(read, approvals, of_policy, policy, service, metrics_address)
-    gateway_process.run_and_exit(opened, transport.value, port, agent, end)
+    opened = gateway_process.connected_options(read, approvals, None, policy, service, metrics_address)
+    at = UserSocket(read.path, idle_seconds) if transport is Transport.UNIX else port
+    gateway_process.run_and_exit(opened, transport.value, at, agent, end)
 
 
-def _check_transport(transport: Transport, address: str | None, port: HttpPort) -> None:
-    """Exit with code 2 if options about listening are given for a gateway over stdio."""
+def _check_transport(transport: Transport, address: str | None, port: HttpPort, idle_seconds: float) -> None:
+    """Exit with code 2 if options are given that go with another transport."""
+    if idle_seconds and transport is not Transport.UNIX:
+        leave("`--idle-seconds` goes with `--transport unix`", 2)
     if transport is Transport.HTTP:
         return
     if address is not None:
-        leave("`--address` goes with `--transport http`: over stdio, the gateway listens on no address", 2)
+        leave(f"`--address` goes with `--transport http`: over {transport}, the gateway listens on no address", 2)
     if port.certificates or port.insecure or port.hosts:
         leave("TLS, `--allowed-host` and `--insecure-listen` go with `--transport http`", 2)
 
@@ -241,6 +253,8 @@ def _check_port(port: HttpPort, config: Config) -> None:
 def _check_agent(config: Config, agent: str, transport: Transport) -> None:
     if transport is Transport.HTTP:
         leave("`--agent` goes with `--transport stdio`: over HTTP, the token identifies the agent", 2)
+    if transport is Transport.UNIX:
+        leave("`--agent` goes with `--transport stdio`: on a Unix socket, `callability connect` names the agent", 2)
     if agent not in config.agents:
         hint = did_you_mean(agent, config.agents)
         leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
@@ -266,6 +280,8 @@ def _checked(
     strict: bool,
 ) -> StartReport:
     """Return what a start would find; without a port, it is one over stdio."""
+    from callability.cli.config import checked_files, start_report  # noqa: PLC0415
+
     files = checked_files(path, approvals)
     if agent and files.config is not None:
         _check_agent(files.config, agent, Transport.HTTP if port else Transport.STDIO)

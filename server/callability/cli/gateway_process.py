@@ -8,25 +8,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NoReturn
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from callability.cli.gateway_files import print_refused
+from callability.cli.options import print_findings
 from callability.cli.own_policy import OwnPolicy
-from callability.cli.policies import Loaded
+from callability.cli.policies import Loaded, PolicyRefused, load_policy_of
 from callability.cli.policy_service import PolicyService
 from callability.cli.terminal import final_exit_code
 from callability.client import Client, PolicyUnavailable
 from callability.contract.finding import shown
 from callability.files.policy_origin import PolicyDirectory
+from callability.files.shipped_policy import shipped_policy
 from callability.gateway import observability
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.loading import LOADING, in_words
@@ -36,8 +37,10 @@ from callability.gateway.runtime.runtime import GatewayOptions
 from callability.gateway.runtime.watched_files import LabelCheck
 from callability.gateway.serving.http_connections import HttpPort
 from callability.gateway.serving.lifecycle import OutputLost, run
+from callability.gateway.serving.user_socket import UserSocket
 from callability.process.address import AddressRefused
 from callability.process.metrics import exposed
+from callability.process.uvicorn_server import StopSignals
 from callability.service.edits import Edits, followed
 from callability.service.metrics import PolicyMetrics
 
@@ -47,6 +50,14 @@ REFRESHES_A_SECOND = 2
 @contextmanager
 def status_line(metrics: Metrics) -> Iterator[None]:
     """Show the line as long as the gateway runs, where standard error is a terminal; it is never part of the log."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    # A client that starts a gateway gives it no terminal.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     console = Console(stderr=True)
     if not console.is_terminal or console.is_dumb_terminal:
         yield
@@ -111,30 +122,76 @@ async def connected_options(
 ) -> AsyncIterator[GatewayOptions]:
     """Yield the options of a gateway that is connected to its policy, while its metrics are served.
 
+    Without a policy that was loaded, and without a service, the policy in the directory is loaded meanwhile: what asks
+    the policy waits. With `strict_labels`, they wait too: nothing is started under a
+    config that the policy may refuse.
+
     Raises:
         ConfigRefused: the config has `strict_labels`, and labels that are not declared or cannot be checked.
+        PolicyRefused: the config has `strict_labels`, and the policy has errors.
     """
-    metrics = Metrics()
-    own = OwnPolicy(of_policy, PolicyMetrics(metrics.registry)) if of_policy else None
-    async with _client(own, service) as client:
-        policy = PolicyClient(client)
-        labels = LabelCheck(policy, metrics)
+    metrics, policy = Metrics(), PolicyClient()
+    options = GatewayOptions(config, approvals, policy, metrics, labels=LabelCheck(policy, metrics))
+    async with AsyncExitStack() as stack:
+        beginning = _Beginning(stack, options, directory, service)
+        with exposed(metrics.registry, metrics_address):
+            if of_policy is None and service is None and not config.strict_labels:
+                task = asyncio.create_task(beginning.load(), name="loading the policy")
+                stack.push_async_callback(_end, task)
+                yield replace(options, beginning=task)
+            else:
+                await (beginning.load() if of_policy is None and service is None else beginning.begin(of_policy))
+                yield options
+
+
+class _Beginning:
+    """Connects the options of a gateway to its policy."""
+
+    def __init__(
+        self, stack: AsyncExitStack, options: GatewayOptions, directory: Path | None, service: PolicyService | None
+    ) -> None:
+        self._stack = stack
+        self._options = options
+        self._directory = directory
+        self._service = service
+
+    async def load(self) -> None:
+        """Load the policy in the directory, and decide by it.
+
+        Raises:
+            PolicyRefused: it has errors.
+        """
+        await self.begin(await load_policy_of(PolicyDirectory(self._directory or shipped_policy())))
+
+    async def begin(self, of_policy: Loaded | None) -> None:
+        """Decide by a policy that was loaded, or else by the service.
+
+        Raises:
+            ConfigRefused: the config has `strict_labels`, and labels that are not declared or cannot be checked.
+        """
+        options, labels = self._options, self._options.labels
+        assert labels is not None
+        own = OwnPolicy(of_policy, PolicyMetrics(options.metrics.registry)) if of_policy else None
+        client = await self._stack.enter_async_context(_client(own, self._service))
         if own is not None:
             own.replaced = labels.look
         else:
             # An edit at a service is seen by the first answer of another revision.
-            policy.answered = labels.answered
-        await labels.start(config)
-        options = GatewayOptions(config, approvals, policy, metrics, labels=labels)
-        with exposed(metrics.registry, metrics_address):
-            async with followed(_edits(options, own, directory, of_policy)):
-                yield options
+            options.policy.answered = labels.answered
+        options.policy.begin(client)
+        await labels.start(options.config)
+        await self._stack.enter_async_context(followed(_edits(options, own, self._directory, of_policy)))
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def run_and_exit(
     opened: AbstractAsyncContextManager[GatewayOptions],
-    transport: Literal["stdio", "http"],
-    port: HttpPort,
+    transport: Literal["stdio", "http", "unix"],
+    port: HttpPort | UserSocket,
     agent: str,
     end: Callable[[], None],
 ) -> NoReturn:
@@ -149,7 +206,7 @@ def run_and_exit(
             with status_line(options.metrics):
                 logging_start = asyncio.create_task(_log_start(options))
                 try:
-                    await run(options, transport, port, agent, _started)
+                    await _run(options, transport, port, agent)
                 finally:
                     logging_start.cancel()
 
@@ -162,6 +219,9 @@ def run_and_exit(
         code = 2
     except ConfigRefused as refused:
         print_refused(refused)
+    except PolicyRefused as refused:
+        print_findings(refused.findings)
+        typer.echo(f"callability: {refused}", err=True)
     except OutputLost as lost:
         typer.echo(f"callability: {lost}", err=True)
     except Exception:
@@ -174,12 +234,38 @@ def run_and_exit(
     os._exit(final_exit_code(code))
 
 
+async def _run(
+    options: GatewayOptions, transport: Literal["stdio", "http", "unix"], port: HttpPort | UserSocket, agent: str
+) -> None:
+    """Run a gateway until it ends, or until its policy is refused, which may be known only after it began to answer.
+
+    Raises:
+        AddressRefused, ConfigRefused, OutputLost, PolicyRefused: why it ended.
+    """
+    signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    running = asyncio.create_task(run(options, transport, port, agent, _started, signals))
+    try:
+        if options.beginning is not None:
+            await asyncio.wait({running, options.beginning}, return_when=asyncio.FIRST_COMPLETED)
+            # An agent that closes at once is no reason to pass over what is wrong.
+            if not signals.requested.is_set() and (options.beginning.done() or not running.exception()):
+                await asyncio.shield(options.beginning)
+        await running
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
 async def _log_start(options: GatewayOptions) -> None:
     """Log which files and which policy the gateway was started with."""
     approvals = options.approvals or options.config.approvals
     files = f"config {shown(str(options.config.path))}, " + (
         f"approvals {shown(str(approvals))}" if approvals else "no approvals file"
     )
+    if options.beginning is not None:
+        await asyncio.wait({options.beginning})
+        if not options.policy.is_started:
+            return
     try:
         revision = shown((await options.policy.get_policy(GET_SECONDS)).revision)
     except PolicyUnavailable:

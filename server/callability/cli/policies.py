@@ -19,7 +19,7 @@ import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ from callability.compiler.policy import Check, Policy, rules_at
 from callability.compiler.question import Question
 from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.compiler.schema import schema_of_rules, schema_of_tests
-from callability.contract.finding import did_you_mean, finding_lines, shown
+from callability.contract.finding import Finding, did_you_mean, finding_lines, shown
 from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
@@ -244,6 +244,17 @@ def _question(name: str) -> Question:
     return QUESTIONS[name]
 
 
+REFUSED = "the policy is refused"
+
+
+class PolicyRefused(Exception):
+    """A policy with errors."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(REFUSED)
+        self.findings = findings
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A policy that was accepted, and the source that it was loaded from."""
@@ -262,10 +273,22 @@ def loaded_from(origin: PolicyOrigin) -> Loaded:
 
     Warnings go to the log. A policy that is refused exits with code 1.
     """
-    source = origin.source()
-    checked = asyncio.run(checked_source(source))
+    try:
+        return asyncio.run(load_policy_of(origin))
+    except PolicyRefused as refused:
+        refuse(refused.findings, REFUSED)
+
+
+async def load_policy_of(origin: PolicyOrigin) -> Loaded:
+    """Return the policy of an origin with its source; warnings go to the log.
+
+    Raises:
+        PolicyRefused: it has errors.
+    """
+    source = await asyncio.to_thread(origin.source)
+    checked = await checked_source(source)
     if not checked.bundle:
-        refuse(checked.findings, "the policy is refused")
+        raise PolicyRefused(checked.findings)
     origin.accepted(source)
     for each in finding_lines(checked.findings):
         logging.getLogger(__name__).warning("%s", each)

@@ -14,5 +14,6 @@ Its rooms, bottom to top; each imports only from those above it in this list:
 - `agents`: which agent sends a request, and whom to notify of a changed tool list
 - `offline`: what the commands read from servers without a running gateway
 - `runtime`: the running gateway, which applies every edit of its files
+- `people`: the page on which a person looks at the user's gateway, and unlocks what a person may unlock
 - `serving`: MCP over stdio and over HTTP, from start to shutdown
 """

@@ -26,12 +26,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, stop_before_delay
-from tenacity.wait import wait_exponential_jitter
+from typing import TYPE_CHECKING, Protocol
 
 from callability.adapter import NEUTRAL, Phrases, load_messages, load_status
+from callability.adapter.outcomes import MAX_NAMED
 from callability.adapter.phrases import abridged
 from callability.client import PolicyUnavailable
 from callability.contract.vocabulary import LoadFailure, LoadStatus, timed_out_on_the_way
@@ -57,6 +55,8 @@ __all__ = [
     "numbers_of",
     "signals_of",
 ]
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 Triple = tuple[list[UpstreamTool], list[str], list[str]]
 """All tools, the names of the servers that failed, and the error of each, in the same order."""
@@ -141,6 +141,18 @@ class Loads:
         outcomes = {server: outcome for server in servers if (outcome := self.outcome(server))}
         return messages_of(outcomes, phrases=phrases)
 
+    def still_loading(self, servers: Iterable[str]) -> str:
+        """Return what an agent says about those of some servers whose tools are not known yet; empty if there are none.
+
+        The first five by name are named, and the others are counted.
+        """
+        names = sorted(server for server in servers if server in self._loads and self._loads[server].outcome is None)
+        if not names:
+            return ""
+        more = f", and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        which = ", ".join(f"`{name}`" for name in names[:MAX_NAMED])
+        return f"Still loading: {which}{more}. Their tools are not known yet. Try again in a moment."
+
     def is_pending(self, server: str) -> bool:
         """Return whether the first load of a server is still without a result."""
         return server in self._loads and self._loads[server].is_pending
@@ -176,8 +188,6 @@ def signals_of(failure: Failure, *, tries_left: int, retry_scheduled: bool) -> p
     )
 
 
-_BACKOFF = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
-"""About 0.5 s before the second try, 1 s before the third, and so on."""
 _GIVEN_UP = Failure("was given up by the gateway")
 _NO_ANSWER = "; not classified, since the policy service gave no answer"
 
@@ -237,6 +247,9 @@ class Loader:
             report: receives the outcome so far after each try.
             begin: called before each try.
         """
+        # A gateway answers before it loads anything.
+        from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, stop_before_delay  # noqa: PLC0415
+
         load = _Load(self._policy, upstream, self._tries, self._seconds, report, begin, retry_scheduled=retry_scheduled)
         trying = AsyncRetrying(
             sleep=self._sleep,
@@ -344,9 +357,13 @@ def _last(state: RetryCallState) -> _Tried:
 
 def _pause(state: RetryCallState) -> float:
     """Return the pause before the next try: what the server requested, if that is longer than ours."""
+    from tenacity.wait import wait_exponential_jitter  # noqa: PLC0415
+
     failure = _last(state).failure
+    # About 0.5 s before the second try, 1 s before the third, and so on.
+    backoff = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
     wanted = failure.retry_after if failure is not None else None
-    return max(_BACKOFF(state), wanted or 0)
+    return max(backoff(state), wanted or 0)
 
 
 def _error(tried: _Tried) -> str | None:

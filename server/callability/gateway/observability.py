@@ -4,7 +4,7 @@ The status of the watched files and the policy: whether they were read, and whet
 
 Reports of tools whose definitions change, whatever the trust of their server; nothing decides by them.
 
-The log of calls of upstream tools: who called what, and with which outcome.
+The log of calls of upstream tools: who called what, and with which outcome; and counts of those that are refused.
 
 The log of facts that could not be read, once for each change of the tools that they hold back.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -239,6 +240,37 @@ def _write(file: Path, forms: Mapping[str, Mapping[str, str]]) -> None:
 
 CallResult = dict[str, Any] | CallToolResult
 """The gateway's own answer as JSON, or the upstream's."""
+MAX_REFUSED = 1_000
+"""Combinations of agent, tool and status that are counted; the one that was refused longest ago goes first."""
+
+
+class RefusedCall(NamedTuple):
+    """What an agent called in vain, and the status with which it was refused."""
+
+    agent: str
+    server: str
+    tool: str
+    status: str
+
+
+class RefusedCalls:
+    """Counts, in memory, the calls that agents made of tools that cannot be called; use it in one event loop."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[RefusedCall, int] = OrderedDict()
+
+    def count(self, agent: str, server: str, tool: str, status: str) -> None:
+        """Count a call."""
+        call = RefusedCall(agent, server, tool, status)
+        self._counts[call] = self._counts.get(call, 0) + 1
+        self._counts.move_to_end(call)
+        if len(self._counts) > MAX_REFUSED:
+            self._counts.popitem(last=False)
+
+    @property
+    def latest(self) -> tuple[tuple[RefusedCall, int], ...]:
+        """The calls with their counts, the latest first."""
+        return tuple(reversed(self._counts.items()))
 
 
 async def logged(
@@ -378,6 +410,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.refused_calls = RefusedCalls()
+        """What a person sees of refused calls; it names tools, so no metric has it."""
         self._opt_in = self._counter(
             "callability_include_disabled", "Answered calls of retrieve_tools with include_disabled: true (FR-013)."
         )

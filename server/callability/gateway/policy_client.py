@@ -41,45 +41,64 @@ class PolicyClient:
     """Asks by a client, which decides in this process or asks a service.
 
     Each method may raise `PolicyUnavailable` if there is no answer: the log says so, and nothing may be shown or called
-    (A.7).
+    (A.7). Without a client, each waits for `begin`.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client | None = None) -> None:
+        self._started = asyncio.Event()
+        self._client: Client | None = None
+        if client is not None:
+            self.begin(client)
         self.answered: Callable[[str], None] = _nobody
         """Called with the revision of each answer about a tool, a load or an enable."""
+
+    def begin(self, client: Client) -> None:
+        """Ask by a client from now on."""
+        self._client = client
+        self._started.set()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a client to ask by."""
+        return self._client is not None
 
     async def check_tool(self, request: pb.CheckToolRequest) -> pb.CheckToolResponse:
         """Decide one tool; for a request that is refused as invalid, the response is empty."""
         try:
-            return await self._reported(self._client.check_tool(request), "a tool")
+            return await self._reported((await self._started_client()).check_tool(request), "a tool")
         except InvalidRequest:
             return pb.CheckToolResponse()
 
     async def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
         """Decide many tools."""
-        return await self._valid(self._client.check_tools(request), "the tools")
+        return await self._valid((await self._started_client()).check_tools(request), "the tools")
 
     async def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
         """Decide one tool, and say what would make it callable."""
-        return await self._valid(self._client.explain_tool(request), "the labels of a tool")
+        return await self._valid((await self._started_client()).explain_tool(request), "the labels of a tool")
 
     async def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
         """Classify one failure to load."""
-        return await self._valid(self._client.classify_load(request), "a load")
+        return await self._valid((await self._started_client()).classify_load(request), "a load")
 
     async def classify_enable(self, request: pb.ClassifyEnableRequest) -> pb.ClassifyEnableResponse:
         """Classify one enable."""
-        return await self._valid(self._client.classify_enable(request), "an enable")
+        return await self._valid((await self._started_client()).classify_enable(request), "an enable")
 
     async def get_policy(self, seconds: float) -> GetPolicyResponse:
         """Return the policy that decides, within a number of seconds; this is not reported as an answer."""
         about = "the labels that it declares"
+        client = await self._started_client()
         try:
             async with asyncio.timeout(seconds):
-                return await _logged(self._client.get_policy(), about)
+                return await _logged(client.get_policy(), about)
         except TimeoutError as error:
             raise no_answer(about, "DEADLINE_EXCEEDED", f"there was none within {seconds:g} s") from error
+
+    async def _started_client(self) -> Client:
+        await self._started.wait()
+        assert self._client is not None
+        return self._client
 
     async def _valid(self, answer: Awaitable[_Response], about: str) -> _Response:
         try:

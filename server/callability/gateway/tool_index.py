@@ -14,13 +14,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from heapq import nsmallest
 from itertools import islice
 from threading import Lock
-
-import tantivy
+from typing import TYPE_CHECKING
 
 from callability.adapter.discovery import MAX_WORD, without_stop_words
+
+if TYPE_CHECKING:
+    import tantivy
 
 _HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|(?<=[A-Z].)(?=[a-z]))")
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -58,7 +61,13 @@ _BEGINNING = 0.5
 _SHORTEST_BEGINNING = 2
 _HEAP_BYTES = 15_000_000  # the least that the library accepts
 
-_STEMMER = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
+
+@cache
+def _stemmer() -> tantivy.TextAnalyzer:
+    import tantivy  # noqa: PLC0415
+
+    whitespace = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    return whitespace.filter(tantivy.Filter.stemmer("english")).build()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -129,6 +138,8 @@ class ToolIndex:
         """
         if limit is not None and limit < 1:
             raise ValueError("a limit is at least 1")
+        import tantivy  # noqa: PLC0415
+
         clauses = [(tantivy.Occur.Should, clause) for clause in self._clauses(query[:MAX_QUERY_CHARACTERS])]
         if not clauses or not self._documents:
             return ()
@@ -147,6 +158,8 @@ class ToolIndex:
         return tuple(Hit(self._documents[place], -score) for score, _, place in best)
 
     def _clauses(self, query: str) -> Iterator[tantivy.Query]:
+        import tantivy  # noqa: PLC0415
+
         query_words = tuple(dict.fromkeys(words(query)))
         wanted = without_stop_words(query_words)
         fields = _FIELDS if wanted else ("name", "server")
@@ -154,7 +167,7 @@ class ToolIndex:
         for meant in _names(query):
             yield tantivy.Query.const_score_query(self._term("whole_name", meant), _WHOLE_NAME)
             yield tantivy.Query.const_score_query(self._term("whole_parameter", meant), _WHOLE_PARAMETER)
-        for stem in dict.fromkeys(_STEMMER.analyze(" ".join(wanted))):
+        for stem in dict.fromkeys(_stemmer().analyze(" ".join(wanted))):
             name, *others = (self._term(field, stem) for field in fields)
             # The best field, not the sum: a tool with two words of the query comes before one that repeats one.
             yield tantivy.Query.disjunction_max_query([tantivy.Query.boost_query(name, _IN_NAME), *others])
@@ -166,10 +179,14 @@ class ToolIndex:
             yield tantivy.Query.const_score_query(tantivy.Query.boolean_query(every), _ALL_IN_NAME)
 
     def _term(self, field: str, value: str) -> tantivy.Query:
+        import tantivy  # noqa: PLC0415
+
         return tantivy.Query.term_query(self._schema, field, value, index_option="freq")
 
 
 def _schema() -> tantivy.Schema:
+    import tantivy  # noqa: PLC0415
+
     builder = tantivy.SchemaBuilder()
     for field in _FIELDS:
         builder.add_text_field(field, tokenizer_name="stems", index_option="freq")
@@ -187,10 +204,12 @@ class _Parts:
     """What the indexes of a growing set of documents share. Each sees it as it was when it was made."""
 
     def __init__(self, schema: tantivy.Schema) -> None:
+        import tantivy  # noqa: PLC0415
+
         self._lock = Lock()
         self._documents = 0
         self._index = tantivy.Index(schema)
-        self._index.register_tokenizer("stems", _STEMMER)
+        self._index.register_tokenizer("stems", _stemmer())
 
     def searcher_with(self, added: tuple[SearchDocument, ...], together: int) -> tantivy.Searcher:
         """Add documents, of which there are then so many `together`, and return a searcher over all of them.
@@ -224,6 +243,8 @@ def _ordered(added: Iterable[SearchDocument], base: ToolIndex | None) -> Iterato
 
 
 def _entry(place: int, document: SearchDocument) -> tantivy.Document:
+    import tantivy  # noqa: PLC0415
+
     name, server = words(document.name), words(document.server)
     texts = {
         "name": name,

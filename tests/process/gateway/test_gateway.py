@@ -409,7 +409,7 @@ def test_upstream_processes_end_with_the_gateway(how: str, tmp_path: Path) -> No
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
         log = ""
-        while log.count("is connected with") < 2:
+        while log.count("is connected with") < 2 or "started with" not in log:
             line = process.stderr.readline()
             assert line, log
             log += line

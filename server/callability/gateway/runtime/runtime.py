@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import Task
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -184,6 +185,8 @@ class GatewayOptions:
     labels: LabelCheck | None = None
     only_agent: str = ""
     """The agent that alone is served: no server beyond its scope is started."""
+    beginning: Task[None] | None = None
+    """What loads the policy while the gateway answers already; it fails if the policy is refused."""
     rest_seconds: float = REST_SECONDS
     """For how long after the start of a failed opening calls do not open the server again."""
 
@@ -191,10 +194,17 @@ class GatewayOptions:
 @asynccontextmanager
 async def opened(options: GatewayOptions) -> AsyncIterator[AgentRouter]:
     """Start to connect every enabled server and to follow the files; at the end, disconnect every server."""
+    async with opened_runtime(options) as runtime:
+        yield runtime.router
+
+
+@asynccontextmanager
+async def opened_runtime(options: GatewayOptions) -> AsyncIterator[GatewayRuntime]:
+    """Do what `opened` does, and yield what keeps the servers and the files."""
     runtime = GatewayRuntime(options)
     following = asyncio.create_task(runtime.follow())
     try:
-        yield runtime.router
+        yield runtime
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
@@ -219,8 +229,44 @@ class GatewayRuntime:
         self._unread = UnreadFacts()
         self._judgements, self._indexes = Judgements(), Indexes()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.applied: Callable[[], object] = lambda: None
+        """Called after an edit was applied."""
+        self.listed: Callable[[str, tuple[UpstreamTool, ...]], object] = lambda server, tools: None
+        """Called with each list of a server's tools that counts."""
         self.router = AgentRouter(*self._made())
         self._warn_of_names()
+
+    @property
+    def options(self) -> GatewayOptions:
+        """What the gateway was started with."""
+        return self._options
+
+    @property
+    def files(self) -> Files:
+        """The files that are in effect."""
+        return self._files
+
+    @property
+    def inventory(self) -> Inventory:
+        """All servers and tools, whatever an agent may see."""
+        assert self._inventory is not None
+        return self._inventory
+
+    @property
+    def loads(self) -> Loads:
+        """The loads of the servers of the config."""
+        return Loads(self._pool.supervisors)
+
+    def decisions_for(self, agent: str) -> Decisions:
+        """Return what decides for an agent, apart from what is reported about the facts of the agent itself."""
+        config = self._files.config.agents.get(agent)
+        return Decisions(self._options.policy, agent=agent, config=config, judgements=self._judgements)
+
+    async def read_files(self) -> None:
+        """Apply what was just written to the files, without waiting until the edit is noticed."""
+        edit = await self._files.look()
+        if edit is not None:
+            self._apply(edit)
 
     async def follow(self) -> None:
         """Apply edits of the files, forever; a call that is not sent yet is decided again."""
@@ -238,6 +284,7 @@ class GatewayRuntime:
             self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
             self._warn_of_names()
             self._files.report_applied(edit)
+            self.applied()
             # A record may have been removed, or `trust` changed.
             for upstream in (*self._pool.upstreams.values(), *(it.upstream for it in self._catalog.joined.values())):
                 if upstream.state == "connected":
@@ -316,6 +363,7 @@ class GatewayRuntime:
         """See each list of a server's tools before it counts."""
         self._changes.take(server, tools)
         await self._forms.record(server, tools)
+        self.listed(server, tools)
 
     def _announce(self, server: str) -> None:
         """Notify the agents that may see a server of the catalog that its tools have come or gone."""

@@ -54,11 +54,12 @@ class LabelCheck:
         self._config: Config | None = None
         self._logged: tuple[Finding, ...] = ()
         self._failed = False
+        self._is_read = False
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
 
     async def start(self, config: Config) -> None:
-        """Ask for the policy before anything is started.
+        """Ask for the policy, and compare a config that is in effect already.
 
         Raises:
             ConfigRefused: the config has `strict_labels`, and labels that are not declared or cannot be checked.
@@ -67,6 +68,8 @@ class LabelCheck:
         found = self.findings(config)
         if has_errors(found):
             raise ConfigRefused(found)
+        if self._config is not None:
+            self.apply(self._config)
 
     def findings(self, config: Config) -> tuple[Finding, ...]:
         """Return the findings about the labels of a config, by the latest policy; callable from any thread."""
@@ -75,6 +78,9 @@ class LabelCheck:
     def apply(self, config: Config) -> None:
         """Apply a config that has come into effect: count its findings, and log them if they have changed."""
         self._config = config
+        if not self._is_read:
+            # The policy is still being proved: `start` compares then.
+            return
         found = self.findings(config)
         checked = self._declared is not None
         self._metrics.labels_compared(len(found) if checked else 0, checked=checked or not has_labels(config))
@@ -120,6 +126,7 @@ class LabelCheck:
             self.apply(self._config)
 
     async def _read(self) -> None:
+        self._is_read = True
         try:
             policy = await self._policy.get_policy(GET_SECONDS)
             declared: DeclaredInputs | None = DeclaredInputs.of(policy)

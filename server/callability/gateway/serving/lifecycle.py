@@ -35,10 +35,10 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from callability.gateway.agents import AgentRouter
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, opened_runtime
 from callability.gateway.serving.http_connections import HttpPort
-from callability.gateway.serving.http_server import serve_http
 from callability.gateway.serving.mcp_server import mcp_server
+from callability.gateway.serving.user_socket import UserSocket
 from callability.process.uvicorn_server import StopSignals
 
 MAX_LINE_BYTES = 10 * 1024 * 1024 - 64 * 1024
@@ -235,7 +235,7 @@ def _id_of(message: dict[str, Any]) -> RequestId | None:
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
 
 
-Transport = Literal["stdio", "http"]
+Transport = Literal["stdio", "http", "unix"]
 
 
 class OutputLost(Exception):
@@ -245,12 +245,14 @@ class OutputLost(Exception):
 async def run(
     options: GatewayOptions,
     transport: Transport,
-    port: HttpPort,
+    port: HttpPort | UserSocket,
     agent: str,
     started: Callable[[str], None],
     signals: StopSignals | None = None,
 ) -> None:
     """Serve until standard input closes (stdio) or SIGTERM, SIGINT or SIGHUP comes; upstream processes end with it.
+
+    On the socket of a user, it also ends when no agent has been connected for as long as the `port` says.
 
     Over HTTP, calls in flight have a grace time to finish, unless another signal comes.
     Over stdio the `agent` asks, and only the servers in its scope are started; if it is empty, the agent has no name
@@ -267,10 +269,18 @@ async def run(
     lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with nullcontext() if transport == "stdio" else _listening_at(port, options) as listener:
         only = agent if transport == "stdio" else ""
-        async with opened(replace(options, only_agent=only)) as router:
+        async with opened_runtime(replace(options, only_agent=only)) as runtime:
+            router = runtime.router
             if listener is None:
                 serve = _serve_stdio(router, agent, lost)
+            elif isinstance(port, UserSocket):
+                # Over stdio, nothing of the other transports is needed.
+                from callability.gateway.serving.visitors import Visitors  # noqa: PLC0415
+
+                serve = Visitors(runtime, port).serve(listener)
             else:
+                from callability.gateway.serving.http_server import serve_http  # noqa: PLC0415
+
                 serve = serve_http(router, port, listener, started, signals, options.metrics)
             serving = asyncio.create_task(serve)
             stopped = asyncio.create_task(signals.requested.wait())
@@ -282,6 +292,9 @@ async def run(
                 raise OutputLost(lost.result())
             if transport == "http" or serving.done():
                 await serving
+            if transport == "unix":
+                serving.cancel()
+                await asyncio.wait({serving})
 
 
 async def _serve_stdio(router: AgentRouter, agent: str, lost: asyncio.Future[str]) -> None:
@@ -312,6 +325,8 @@ def _first_system_error(group: BaseExceptionGroup[BaseException]) -> OSError | N
     return found if isinstance(found, OSError) else None
 
 
-def _listening_at(port: HttpPort, options: GatewayOptions) -> socket.socket:
+def _listening_at(port: HttpPort | UserSocket, options: GatewayOptions) -> socket.socket:
+    if isinstance(port, UserSocket):
+        return port.listen()
     port.check(agents_have_tokens=any(agent.token_sha256 for agent in options.config.agents.values()))
     return port.listen()

@@ -228,8 +228,11 @@ class _Server(Server[Any]):
         return super().create_initialization_options(NotificationOptions(tools_changed=True))
 
 
-def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
-    """Return the MCP server in front of a router; a request without a token is of `agent`."""
+def mcp_server(router: AgentRouter, agent: str = "", session: str = "") -> Server[Any]:
+    """Return the MCP server in front of a router; a request without a token is of `agent`.
+
+    A `session` names the only one that it serves.
+    """
     list_changed = router.list_changed
 
     async def on_list_tools(_: object, __: PaginatedRequestParams | None) -> ListToolsResult:
@@ -247,7 +250,7 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
 
     async def remembered(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "notifications/initialized":
-            list_changed.add_session(router.agent_of_request(agent), ctx.session, _headers(ctx).get(SESSION, ""))
+            list_changed.add_session(router.agent_of_request(agent), ctx.session, _headers(ctx).get(SESSION, session))
         return await call_next(ctx)
 
     server = _Server(

@@ -110,6 +110,7 @@ class ToolCalls:
         if isinstance(allowed, dict):
             if status := (allowed.get("structuredContent") or {}).get("status"):
                 self._metrics.rejected(str(status))
+                self._metrics.refused_calls.count(self._agent, server, tool, str(status))
             return allowed
         upstream, connection = allowed
         try:

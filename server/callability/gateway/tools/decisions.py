@@ -208,6 +208,16 @@ class Decisions:
         Raises:
             PolicyUnavailable: there is no answer.
         """
+        response = await self.explain(known, tool)
+        changes = response.path.steps[0].changes if response.path.steps else ()
+        return tuple(change for change in changes if change.action == EDIT_LABELS.name)
+
+    async def explain(self, known: KnownServer, tool: str) -> pb.ExplainToolResponse:
+        """Decide one tool, and say why, and what would make it callable.
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+        """
         request = pb.ExplainToolRequest(
             agent=self._agent,
             server=known.facts.name,
@@ -215,9 +225,7 @@ class Decisions:
             tool=tool,
             tool_facts=known.tool_facts(tool),
         )
-        response = await self._policy.explain_tool(request)
-        changes = response.path.steps[0].changes if response.path.steps else ()
-        return tuple(change for change in changes if change.action == EDIT_LABELS.name)
+        return await self._policy.explain_tool(request)
 
     async def judge(self, servers: Collection[KnownServer]) -> Judgement:
         """Decide every known tool of some servers; what has not changed since is not decided again.

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-from rapidfuzz import fuzz, process
-
 from callability.adapter import InvalidArgument, Judgement, checked_arguments, discovery, error_result, tool_result
 from callability.client import PolicyUnavailable
 from callability.contract.finding import shown
 from callability.gateway.config import ServerConfig
 from callability.gateway.inventory import Inventory, KnownServer, Texts
-from callability.gateway.loading import LoadOutcome, Loads
+from callability.gateway.loading import LOADING, LoadOutcome, Loads
 from callability.gateway.observability import FileStatus
 from callability.gateway.tool_index import Hit, Indexes, SearchDocument, ToolIndex
 from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
@@ -81,8 +79,12 @@ class ServerList:
             for server in there
         ]
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
-        if messages := self._loads.messages(servers, self._phrases.about_any()):
-            listed["loading"] = {str(status): said for status, said in messages.items()}
+        messages = self._loads.messages(servers, self._phrases.about_any())
+        said_of = {str(status): said for status, said in messages.items()}
+        if still := self._loads.still_loading(servers):
+            said_of = {LOADING: still, **said_of}
+        if said_of:
+            listed["loading"] = said_of
         return tool_result(listed | answer | self._file_status.messages())
 
 
@@ -135,11 +137,18 @@ def _left_out(upstream: Upstream, config: ServerConfig) -> str:
 
 def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:
     """Return the result for a server that does not exist for the caller."""
+    # Only a name that does not exist needs it.
+    from rapidfuzz import fuzz, process  # noqa: PLC0415
+
     near = process.extract(name[:256], sorted(servers), scorer=fuzz.ratio, score_cutoff=50, limit=3)
     hint = f" Similar names: {', '.join(f'`{each}`' for each, _, _ in near)}." if near else ""
     return error_result(f"Not done: there is no server {shown(name)}.{hint} `list` shows all servers.")
 
 
+FIRST_SECONDS = 20.0
+"""How long a search waits for a server that opens for the first time: a package that is being fetched takes longer than
+clients wait for an answer.
+"""
 SETTLE_SECONDS = 2.0
 """How long a search waits for a server to read a change of its tools."""
 
@@ -176,6 +185,8 @@ class Discovery:
         known = self._inventory.known_servers()
         open_servers = [name for name, it in known.items() if it.config.enabled and not it.config.quarantined]
         not_loaded = tuple(self._loads.messages(open_servers, self._phrases.about_any()).values())
+        if still := self._loads.still_loading(open_servers):
+            not_loaded = (still, *not_loaded)
         judgement = await self._decisions.judge(known.values())
         index = await self._index(known, judgement, "callable")
         found = _names(index.search(query.query, query.limit))
@@ -243,6 +254,6 @@ def _names(hits: Iterable[Hit]) -> tuple[str, ...]:
 async def _settling(upstream: Upstream, loads: Loads) -> None:
     # A server that hangs at each opening, or announces without end, must not hold up everybody's discovery.
     with suppress(TimeoutError):
-        async with asyncio.timeout(None if upstream.opening_first else SETTLE_SECONDS):
+        async with asyncio.timeout(FIRST_SECONDS if upstream.opening_first else SETTLE_SECONDS):
             await upstream.tools_current()
             await loads.known(upstream.name)

@@ -1,0 +1,211 @@
+"""The page for people as a web application on loopback: its files, and the requests of a browser that is signed in.
+
+Its guard, its style and its elements are those of the studio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from html import escape
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from callability.client import PolicyUnavailable
+from callability.gateway.people.acting import ACTS, Acts, NotDone
+from callability.gateway.people.overview import Overview
+from callability.gateway.people.recent_changes import RecentChanges
+from callability.gateway.people.sign_in import CODE_SECONDS, SignIn, show_on_terminal
+from callability.gateway.runtime.runtime import GatewayRuntime
+from callability.process.address import listening
+from callability.process.uvicorn_server import UvicornServer
+from callability.studio.policy_files import StudioError
+from callability.studio.requests import NONCE, Guard, error_response
+
+SESSION_HEADER = "callability-session"
+USED_SECONDS = 60.0
+"""For how long after its latest request a page counts as open."""
+_MAX_BODY = 64 * 1024
+_HOST = "127.0.0.1"
+_SHARED = Path(__file__).parents[2] / "studio" / "page"
+_OWN = Path(__file__).parent / "page"
+_FILES = {
+    "/": (_OWN / "index.html", "text/html; charset=utf-8"),
+    "/people.css": (_OWN / "people.css", "text/css; charset=utf-8"),
+    "/style.css": (_SHARED / "style.css", "text/css; charset=utf-8"),
+    "/dom.js": (_SHARED / "dom.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": (_SHARED / "icon.svg", "image/svg+xml"),
+    **{f"/{name}.js": (_OWN / f"{name}.js", "text/javascript; charset=utf-8") for name in ("main", "gateway", "parts")},
+}
+_Body = dict[str, Any]
+
+
+class Refused(StudioError):
+    """A request that is not carried out; `code` and the text say why."""
+
+    def __init__(self, code: str, sentence: str, status: HTTPStatus = HTTPStatus.CONFLICT) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.status = status
+
+
+class PeoplePage:
+    """The page of a gateway: nothing listens before a person opens it. Use it in one event loop."""
+
+    def __init__(self, runtime: GatewayRuntime, changes: RecentChanges) -> None:
+        self._overview = Overview(runtime, changes)
+        self._acts = Acts(runtime)
+        self._sign_in = SignIn()
+        self._token = secrets.token_urlsafe(32)
+        self._serving: asyncio.Task[None] | None = None
+        self._url = ""
+        self._used = -USED_SECONDS
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a browser that is signed in shows the page."""
+        return time.monotonic() < self._used + USED_SECONDS
+
+    def open(self, process: int, terminal: str) -> str:
+        """Show a new code on the terminal of a process, and return the URL of the page.
+
+        Raises:
+            NoTerminal: the process has none; no code was made.
+            AddressRefused: no port of loopback can be listened on.
+        """
+        show_on_terminal(process, terminal, "")
+        if self._serving is None or self._serving.done():
+            self._serve()
+        code, minutes = self._sign_in.new_code(), CODE_SECONDS // 60
+        text = f"{code} is the code for {self._url}, valid once, for {minutes} minutes. Enter it on that page alone."
+        show_on_terminal(process, terminal, f"{text}\r\n")
+        return self._url
+
+    async def close(self) -> None:
+        """Serve the page no more."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+    def _serve(self) -> None:
+        listener = listening(f"{_HOST}:0")
+        host = f"{_HOST}:{listener.getsockname()[1]}"
+        self._url = f"http://{host}/"
+        guarded = Guard(self._application(), (host,), self._token)
+        server = UvicornServer(guarded, access_log=False, server_header=False, lifespan="off", ws="none")
+        self._serving = asyncio.create_task(server.serve(sockets=[listener]), name="page for people")
+
+    def _application(self) -> Starlette:
+        routes = [Route(path, self._file(file, kind)) for path, (file, kind) in _FILES.items()]
+        requests: dict[str, Callable[[_Body], Awaitable[Any]]] = {
+            "state": self._state,
+            "why": self._why,
+            "act": self._act,
+        }
+        routes += [Route(f"/{name}", self._signed_in(answer), methods=["POST"]) for name, answer in requests.items()]
+        routes += [
+            Route("/sign-in", self._sign_in_browser, methods=["POST"]),
+            Route("/sign-out", self._sign_out_browser, methods=["POST"]),
+        ]
+        return Starlette(routes=routes, exception_handlers={StudioError: _error})
+
+    def _file(self, file: Path, kind: str) -> Callable[[Request], Awaitable[Response]]:
+        content = file.read_bytes().replace(b"{token}", escape(self._token).encode())
+
+        async def endpoint(request: Request) -> Response:
+            nonce: str = request.scope[NONCE]
+            return Response(content.replace(b"{nonce}", nonce.encode()), media_type=kind)
+
+        return endpoint
+
+    def _signed_in(self, answer: Callable[[_Body], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return an endpoint for browsers that a person signed in: a URL alone gives nothing."""
+
+        async def endpoint(request: Request) -> Response:
+            if not self._sign_in.is_signed_in(request.headers.get(SESSION_HEADER, "")):
+                raise Refused("signed-out", "this browser is not signed in", HTTPStatus.UNAUTHORIZED)
+            self._used = time.monotonic()
+            body = await _body(request)
+            try:
+                return JSONResponse(await answer(body))
+            except NotDone as error:
+                raise Refused(error.code, str(error)) from error
+            except PolicyUnavailable as error:
+                raise Refused("no-policy", str(error), HTTPStatus.SERVICE_UNAVAILABLE) from error
+
+        return endpoint
+
+    async def _sign_in_browser(self, request: Request) -> Response:
+        session = self._sign_in.session(_text(await _body(request), "code"))
+        if not session:
+            sentence = "this code is not valid: run `callability page` in a terminal for another one"
+            raise Refused("wrong-code", sentence, HTTPStatus.FORBIDDEN)
+        return JSONResponse({"session": session})
+
+    async def _sign_out_browser(self, request: Request) -> Response:
+        self._sign_in.sign_out(request.headers.get(SESSION_HEADER, ""))
+        return JSONResponse({})
+
+    async def _state(self, body: _Body) -> Any:
+        """Return what the page shows, unless it is what the page has `seen` already."""
+        state = await self._overview.state(_text(body, "agent"))
+        digest = str(hash(json.dumps(state)))
+        return {"unchanged": True} if _text(body, "seen") == digest else state | {"digest": digest}
+
+    async def _why(self, body: _Body) -> Any:
+        try:
+            return await self._overview.why(_text(body, "agent"), _text(body, "server"), _text(body, "tool"))
+        except KeyError as error:
+            raise Refused("changed-meanwhile", "there is no such server any more") from error
+
+    async def _act(self, body: _Body) -> Any:
+        wanted = _text(body, "act")
+        for act in ACTS:
+            if act == wanted:
+                return {
+                    "done": await self._acts.do(act, _text(body, "server"), _text(body, "tool"), _text(body, "seen"))
+                }
+        raise Refused("bad-request", f"`act` is one of {', '.join(ACTS)}", HTTPStatus.BAD_REQUEST)
+
+
+async def _body(request: Request) -> _Body:
+    """Return the object of a request.
+
+    Raises:
+        Refused: it is too large, or no object of JSON.
+    """
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > _MAX_BODY:
+            raise Refused(
+                "too-large", f"a request has at most {_MAX_BODY:,} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            )
+    try:
+        body = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise Refused("bad-request", "a request is an object of JSON", HTTPStatus.BAD_REQUEST)
+    return body
+
+
+def _text(body: _Body, name: str) -> str:
+    value = body.get(name, "")
+    if not isinstance(value, str):
+        raise Refused("bad-request", f"`{name}` must be text", HTTPStatus.BAD_REQUEST)
+    return value
+
+
+async def _error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, StudioError)
+    return error_response(error)

@@ -1,0 +1,218 @@
+"""The page on which people unlock tools, requested without a browser."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from callability.connect.meeting_place import PROTOCOL
+from support.gateways import READ, SEND, call, shelf
+from support.running import COMMAND
+from support.user_gateways import UserHome, agents, user_home
+from support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+PLAIN = ssl.create_default_context()
+WIPE = {"name": "wipe", "description": "Wipes the disk."}
+
+
+class Browser:
+    """What a page requests, in a session or in none."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        found = re.search(r'name="callability-token" content="([^"]+)"', httpx2.get(url, verify=PLAIN).text)
+        assert found
+        self.headers = {"callability-token": found[1], "origin": url.rstrip("/"), "sec-fetch-site": "same-origin"}
+
+    def post(self, what: str, headers: dict[str, str] | None = None, **body: str) -> httpx2.Response:
+        """Send a request."""
+        given = {**self.headers, **(headers or {})}
+        return httpx2.post(f"{self.url}{what}", json=body, headers=given, timeout=120, verify=PLAIN)
+
+    def sign_in(self, code: str) -> None:
+        """Sign in by a code."""
+        answer = self.post("sign-in", code=code)
+        assert answer.status_code == 200, answer.text
+        self.headers["callability-session"] = answer.json()["session"]
+
+    def state(self, agent: str = "") -> dict[str, Any]:
+        """Return what the page shows."""
+        state: dict[str, Any] = self.post("state", agent=agent).json()
+        return state
+
+    def act(self, act: str, server: str, tool: str = "", seen: str = "") -> httpx2.Response:
+        """Decide something about what was seen."""
+        return self.post("act", act=act, server=server, tool=tool, seen=seen)
+
+    def shown(self, part: str, server: str, tool: str = "") -> dict[str, Any]:
+        """Return a tool, or a server, as the page shows it in one of its parts."""
+        name = {"name": server} if part == "servers" else {"server": server, "tool": tool}
+        found: list[dict[str, Any]] = [each for each in self.state()[part] if name.items() <= each.items()]
+        [only] = found
+        return only
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserHome]:
+    """Return a home whose gateway the tests share."""
+    directory = tmp_path_factory.mktemp("servers")
+    servers = {
+        "files": shelf(directory, "files", READ, WIPE, trust="manual"),
+        "denied": shelf(directory, "denied", READ, WIPE, trust="manual", disabled_tools=["wipe"]),
+        "mail": shelf(directory, "mail", SEND),
+        "held": shelf(directory, "held", SEND, quarantined=True),
+        "off": shelf(directory, "off", SEND, enabled=False),
+    }
+    with user_home(servers, agents=agents(cursor=["files", "mail"])) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(home: UserHome) -> Browser:
+    """Return a browser that is signed in, once the servers are loaded."""
+    url, code = home.open_page()
+    made = Browser(url)
+    made.sign_in(code)
+    eventually(lambda: not any(each["loading"] for each in made.state()["servers"]))
+    return made
+
+
+def test_an_agent_with_every_url_and_a_shell_without_a_terminal_lifts_nothing(home: UserHome, browser: Browser) -> None:
+    """It gets no code, by the command or by what that says to the gateway, whatever terminal it names."""
+    before = home.approvals.read_text(), home.config.read_text()
+    command = [*COMMAND, "page"]
+    shell = subprocess.run(
+        command,
+        env=home.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+    )
+    assert shell.returncode == 1
+    assert "there is no terminal on which the code can be shown" in shell.stderr
+    for terminal in ("/dev/pts/0", "/dev/tty", "/dev/stdout", ""):
+        hello = f"{PROTOCOL}\nconfig {home.config}\npage {terminal}\n\n"
+        saying = f"import os, socket, sys; os.setsid(); {_SAY}"
+        said = subprocess.run(
+            [COMMAND[0], "-c", saying, str(home.socket), hello], capture_output=True, text=True, check=False
+        )
+        assert said.stdout.startswith("no the code is shown on the terminal of the command"), said
+
+    agent = Browser(browser.url)
+    tool = browser.shown("waiting", "files", "wipe")
+    for what in ("state", "why", "act"):
+        answer = agent.post(what, act="approve", server="files", tool="wipe", seen=tool["sha256"])
+        assert (answer.status_code, answer.json()["code"]) == (401, "signed-out")
+        assert agent.post(what, {"callability-session": "guess"}).status_code == 401
+    assert agent.post("sign-in", code="AAAA-AAAA").status_code == 403
+    assert (home.approvals.read_text(), home.config.read_text()) == before
+
+
+def test_a_code_is_valid_once_and_not_after_five_wrong_ones(home: UserHome, browser: Browser) -> None:
+    """What could be guessed is void before that is likely."""
+    url, code = home.open_page()
+    other = Browser(url)
+    assert url == browser.url
+    other.sign_in(code)
+    assert other.post("sign-in", code=code).status_code == 403
+    _, another = home.open_page()
+    assert [other.post("sign-in", code=f"AAAA-AAA{digit}").status_code for digit in range(2, 7)] == [403] * 5
+    assert other.post("sign-in", code=another).status_code == 403
+    assert other.post("sign-out").status_code == 200
+    assert other.post("state").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"origin": "http://evil.example"},
+        {"sec-fetch-site": "cross-site"},
+        {"callability-token": "another"},
+    ],
+)
+def test_what_comes_from_elsewhere_is_refused_even_in_a_session(browser: Browser, headers: dict[str, str]) -> None:
+    """A page of another site, or a name that leads here, gets nothing."""
+    assert browser.post("state", headers).status_code == 403
+
+
+def test_what_changed_since_it_was_shown_is_refused(browser: Browser) -> None:
+    """An approval names the form that the person read; that of a server names its tools and switches."""
+    for act in ("approve", "block", "unblock"):
+        refused = browser.act(act, "files", "wipe", "v2:" + "0" * 64)
+        assert (refused.status_code, refused.json()["code"]) == (409, "changed-meanwhile")
+    for act in ("quarantine", "release", "enable"):
+        refused = browser.act(act, "held", seen="0" * 64)
+        assert (refused.status_code, refused.json()["code"]) == (409, "changed-meanwhile")
+
+
+async def test_an_approval_a_block_and_its_undo_take_effect_at_once(home: UserHome, browser: Browser) -> None:
+    """For an agent that is connected; the page counts what it called in vain, by agent and tool."""
+    async with home.client("cursor") as client:
+        for _ in range(2):
+            assert (await call(client, "files:read_file")).is_error
+        shown = browser.shown("waiting", "files", "read_file")
+        assert [field["field"] for field in shown["fields"]] == ["name", "description", "inputSchema.type"]
+        assert browser.act("approve", "files", "read_file", shown["sha256"]).status_code == 200
+        assert not (await call(client, "files:read_file")).is_error
+        sha256 = browser.shown("callable", "mail", "send_mail")["sha256"]
+        assert browser.act("block", "mail", "send_mail", sha256).status_code == 200
+        assert (await call(client, "mail:send_mail")).is_error
+        assert browser.shown("locked", "mail", "send_mail")["by_person"]
+        assert browser.act("unblock", "mail", "send_mail", sha256).status_code == 200
+        assert not (await call(client, "mail:send_mail")).is_error
+    state = browser.state()
+    refused = [(each["agent"], each["server"], each["tool"], each["count"]) for each in state["refused"]]
+    assert refused == [("cursor", "mail", "send_mail", 1), ("cursor", "files", "read_file", 2)]
+    changes = [(each["server"], each["tool"], each["what"]) for each in state["changes"]][:3]
+    assert changes == [
+        ("mail", "send_mail", "unblocked"),
+        ("mail", "send_mail", "blocked"),
+        ("files", "read_file", "approved"),
+    ]
+
+
+def test_a_server_is_released_and_held_and_switched_on(browser: Browser) -> None:
+    """Each by the digest of what was shown; of a server in quarantine, the names of its tools."""
+    held = browser.shown("servers", "held")
+    assert held["names"] == ["send_mail"]
+    assert browser.act("release", "held", seen=held["digest"]).status_code == 200
+    eventually(lambda: browser.shown("servers", "held")["callable"] == 1)
+    held = browser.shown("servers", "held")
+    assert browser.act("quarantine", "held", seen=held["digest"]).status_code == 200
+    assert browser.shown("servers", "held")["quarantined"]
+    assert browser.act("enable", "off", seen=browser.shown("servers", "off")["digest"]).status_code == 200
+    eventually(lambda: browser.shown("servers", "off")["state"] == "connected")
+
+
+def test_a_lock_of_the_operator_is_shown_with_its_line_and_never_lifted(home: UserHome, browser: Browser) -> None:
+    """Whatever a person does about the tool; and the config stays as it is."""
+    before = home.config.read_text()
+    shown = browser.shown("waiting", "denied", "wipe")
+    assert shown["denied"]
+    assert not browser.shown("locked", "denied", "wipe")["by_person"]
+    refused = browser.act("approve", "denied", "wipe", shown["sha256"])
+    assert (refused.status_code, refused.json()["code"]) == (409, "denied")
+    browser.act("block", "denied", "wipe", shown["sha256"])
+    browser.act("unblock", "denied", "wipe", shown["sha256"])
+    assert browser.shown("locked", "denied", "wipe")["status"] == "disabled_by_config"
+    assert home.config.read_text() == before
+    why = browser.post("why", server="denied", tool="wipe").json()
+    line = next(number for number, text in enumerate(before.splitlines(), 1) if text.strip() == '"wipe"')
+    assert why["rule"] == "operator-denied"
+    assert [each["place"] for each in why["places"]] == [f"{home.config}:{line}:9"]
+
+
+_SAY = (
+    "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(sys.argv[2].encode());"
+    " print(s.recv(1000).decode())"
+)
