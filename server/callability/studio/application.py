@@ -26,21 +26,19 @@ from callability.compiler.table import Plain
 from callability.files import document
 from callability.files.editing import ChangedMeanwhile
 from callability.process.address import check_loopback, listening
+from callability.process.page_guard import NONCE, Guard, PageError, error_response
 from callability.process.uvicorn_server import StopSignals, UvicornServer
 from callability.studio.drafts import saved_data
-from callability.studio.policy_files import NotEditable, NotSaved, SavedFile, StudioError, read_saved, save, texts_of
+from callability.studio.policy_files import NotEditable, NotSaved, SavedFile, read_saved, save, texts_of
 from callability.studio.requests import (
-    NONCE,
     CheckRequest,
     ConfirmRequest,
     DecideRequest,
     DifferenceRequest,
-    Guard,
     LeaveRequest,
     ProgressRequest,
     SaveRequest,
     TableRequest,
-    error_response,
     read_request,
 )
 from callability.studio.session import DraftSession, DraftSessions
@@ -213,13 +211,13 @@ def application(studio: Studio, token: str) -> Starlette:
             Route("/policy", studio.policy),
             *(Route(f"/{name}", endpoint, methods=["POST"]) for name, endpoint in endpoints.items()),
         ],
-        exception_handlers={StudioError: _error},
+        exception_handlers={PageError: _error},
         lifespan=lifespan,
     )
 
 
 async def _error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, StudioError)
+    assert isinstance(error, PageError)
     return error_response(error)
 
 

@@ -2,14 +2,13 @@
 
 Errors that the page shows.
 
-StudioError
+PageError
 ├── Superseded       a newer draft is being analysed
 ├── NotChecked       there is no draft to ask about
 ├── TooSlow          a task took too long
 ├── Failed           the analysis process ended
 ├── BadRequest       a request is malformed
 ├── RequestTooLarge  a request is over the limit
-├── Elsewhere        a request comes from another page
 └── NotSaved         a file was not written
 """
 
@@ -24,63 +23,50 @@ from callability.compiler.questions import QUESTIONS
 from callability.files import document
 from callability.files.editing import overwrite
 from callability.files.policy_source import policy_files
+from callability.process.page_guard import PageError
 
 
-class StudioError(Exception):
-    """An error with a code and an HTTP status; its text is a sentence for the page."""
-
-    code = "error"
-    status = HTTPStatus.INTERNAL_SERVER_ERROR
-
-
-class Superseded(StudioError):
+class Superseded(PageError):
     """A newer draft is being analysed."""
 
     code = "superseded"
     status = HTTPStatus.CONFLICT
 
 
-class NotChecked(StudioError):
+class NotChecked(PageError):
     """There is no draft to ask about."""
 
     code = "not-checked"
     status = HTTPStatus.CONFLICT
 
 
-class TooSlow(StudioError):
+class TooSlow(PageError):
     """A task took too long."""
 
     code = "too-slow"
 
 
-class Failed(StudioError):
+class Failed(PageError):
     """The analysis process ended."""
 
     code = "failed"
 
 
-class BadRequest(StudioError):
+class BadRequest(PageError):
     """A request is malformed."""
 
     code = "bad-request"
     status = HTTPStatus.BAD_REQUEST
 
 
-class RequestTooLarge(StudioError):
+class RequestTooLarge(PageError):
     """A request is over the limit."""
 
     code = "too-large"
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
-class Elsewhere(StudioError):
-    """The request comes from another page."""
-
-    code = "elsewhere"
-    status = HTTPStatus.FORBIDDEN
-
-
-class NotSaved(StudioError):
+class NotSaved(PageError):
     """A file was not written; `code` says why."""
 
     status = HTTPStatus.CONFLICT

@@ -41,7 +41,7 @@ class DraftSession:
         """Analyse a new draft; requests about an older one are abandoned.
 
         Raises:
-            StudioError: there is no answer.
+            PageError: there is no answer.
         """
         self._drafts += 1
         if self._turn.locked():
@@ -52,7 +52,7 @@ class DraftSession:
         """Ask about the draft that was checked last.
 
         Raises:
-            StudioError: there is no answer.
+            PageError: there is no answer.
         """
         draft = self._drafts
         async with self._turn:
@@ -147,7 +147,7 @@ class DraftSessions:
         """Analyse a new draft of a page, which gets a session if it has none.
 
         Raises:
-            StudioError: there is no answer.
+            PageError: there is no answer.
         """
         if page not in self._sessions:
             self._sessions[page], self._spare = self._spare or DraftSession(self._directory), None
@@ -161,7 +161,7 @@ class DraftSessions:
         """Ask about the draft of a page that was checked last.
 
         Raises:
-            StudioError: there is no answer.
+            PageError: there is no answer.
         """
         if page not in self._sessions:
             raise NotChecked("there is no draft to ask about")

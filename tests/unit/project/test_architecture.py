@@ -18,6 +18,7 @@ from support.package_drawing import PAGE, drawn
 ARROWS = {
     "contract": "",
     "process": "contract",
+    "connect": "",
     "kernel": "contract process",
     "files": "contract process kernel",
     "adapter": "contract",
@@ -26,14 +27,14 @@ ARROWS = {
     "otel": "process client",
     "compiler": "contract process kernel files",
     "service": "contract process kernel files otel",
-    "gateway": "contract process files adapter client",
+    "gateway": "contract process files adapter client connect",
     "setup": "contract process files gateway",
     "studio": "contract process kernel files adapter compiler",
-    "cli": "contract process kernel files adapter client tables otel compiler service gateway setup studio",
+    "cli": "contract process kernel files adapter client tables otel compiler service gateway setup studio connect",
 }
 """What each room imports from: annotations and imports inside functions included. Generated stubs belong to no room."""
 STUBS = {"v1", "bundle"}
-OF_EXTRAS = {"uvicorn_server.py", "metrics.py", "signatures.py"}
+OF_EXTRAS = {"page_guard.py", "uvicorn_server.py", "metrics.py", "signatures.py"}
 """Modules of these rooms that need an extra; they are imported where one is installed."""
 
 

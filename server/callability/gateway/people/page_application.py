@@ -27,9 +27,8 @@ from callability.gateway.people.recent_changes import RecentChanges
 from callability.gateway.people.sign_in import CODE_SECONDS, SignIn, show_on_terminal
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.process.address import listening
+from callability.process.page_guard import NONCE, Guard, PageError, error_response
 from callability.process.uvicorn_server import UvicornServer
-from callability.studio.policy_files import StudioError
-from callability.studio.requests import NONCE, Guard, error_response
 
 SESSION_HEADER = "callability-session"
 USED_SECONDS = 60.0
@@ -49,7 +48,7 @@ _FILES = {
 _Body = dict[str, Any]
 
 
-class Refused(StudioError):
+class Refused(PageError):
     """A request that is not carried out; `code` and the text say why."""
 
     def __init__(self, code: str, sentence: str, status: HTTPStatus = HTTPStatus.CONFLICT) -> None:
@@ -116,7 +115,7 @@ class PeoplePage:
             Route("/sign-in", self._sign_in_browser, methods=["POST"]),
             Route("/sign-out", self._sign_out_browser, methods=["POST"]),
         ]
-        return Starlette(routes=routes, exception_handlers={StudioError: _error})
+        return Starlette(routes=routes, exception_handlers={PageError: _error})
 
     def _file(self, file: Path, kind: str) -> Callable[[Request], Awaitable[Response]]:
         content = file.read_bytes().replace(b"{token}", escape(self._token).encode())
@@ -207,5 +206,5 @@ def _text(body: _Body, name: str) -> str:
 
 
 async def _error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, StudioError)
+    assert isinstance(error, PageError)
     return error_response(error)

@@ -17,8 +17,8 @@ from callability.gateway.config.model import MAX_REQUEST_BYTES
 from callability.gateway.people.recent_changes import RecentChanges
 from callability.gateway.people.sign_in import NoTerminal
 from callability.gateway.runtime.runtime import GatewayRuntime
-from callability.gateway.serving.lifecycle import limited, readable
 from callability.gateway.serving.mcp_server import mcp_server
+from callability.gateway.serving.streams import limited, readable
 from callability.gateway.serving.user_socket import UserSocket
 from callability.process.address import AddressRefused
 
