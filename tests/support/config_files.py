@@ -61,14 +61,15 @@ FAULTY = {
         "mcpServers: {}\nzzz: 1",
         [
             "2:1: unknown key `zzz` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`, `mcpServers`,"
-            " `strict_labels`)"
+            " `strict_labels`, `tokens`)"
         ],
     ),
     "a key of a server that is near nothing": (
         ONE + "command: x\n    zzz: 1",
         [
             "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `env_file`, `inherit`, `cwd`, "
-            "`url`, `headers`, `type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `facts`, "
+            "`url`, `headers`, `type`, `oauth`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, "
+            "`facts`, "
             "`tool_facts`, `tool_fact_defaults`, `deadlines`, `enabled`, `quarantined`)"
         ],
     ),
@@ -83,7 +84,7 @@ FAULTY = {
         'mcpServers: {}\n"a\\nb`c": 1',
         [
             "2:1: unknown key `a\\u000ab\\u0060c` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`,"
-            " `mcpServers`, `strict_labels`)"
+            " `mcpServers`, `strict_labels`, `tokens`)"
         ],
     ),
     "servers under a misspelled key": (
@@ -152,23 +153,23 @@ FAULTY = {
         ["4:11: `type` of server `files` is `stdio`, but the server has `url` (write `type: http`, or leave it out)"],
     ),
     "a type that is not known": (
-        ONE + "url: http://h\n    type: sse",
+        ONE + "url: http://h\n    type: rest",
+        ["4:11: `type` of server `files` is `rest`, which is not known (one of `http`, `sse`, `stdio`)"],
+    ),
+    "the older transport of HTTP for a command": (
+        ONE + "command: x\n    type: sse",
         [
-            "4:11: `type` of server `files` is `sse`, a transport that MCP has replaced by streamable HTTP and that the"
-            " gateway does not speak (write `type: http`, with the server's address for streamable HTTP: often `/mcp`"
-            " in place of `/sse`)"
+            "4:11: `type` of server `files` is `sse`, but the server has `command` (write `type: stdio`, or leave it"
+            " out)"
         ],
     ),
     "a transport of another client that is not known": (
         ONE + "url: http://h\n    transport: sse",
-        [
-            "4:5: unknown key `transport` in server `files` (write `type: http`, with the server's address for"
-            " streamable HTTP: often `/mcp` in place of `/sse`)"
-        ],
+        ["4:5: unknown key `transport` in server `files` (write `type`)"],
     ),
     "another type that is not known": (
         ONE + "url: http://h\n    type: websocket",
-        ["4:11: `type` of server `files` is `websocket`, which is not known (one of `http`, `stdio`)"],
+        ["4:11: `type` of server `files` is `websocket`, which is not known (one of `http`, `sse`, `stdio`)"],
     ),
     "a trust that is a truth value": (
         ONE + "url: http://h\n    trust: true",
@@ -187,8 +188,7 @@ FAULTY = {
             "8:5: unknown key `transport` in server `files` (write `type`)",
             "9:5: unknown key `excludeTools` in server `files` (write `disabled_tools`)",
             "10:5: unknown key `envFile` in server `files` (write `env_file`)",
-            "11:5: unknown key `oauth` in server `files` (only servers in `catalog` may have `oauth`: move the"
-            " server there, or write a token in `headers`)",
+            "11:5: `oauth` of server `files` does not go with `command` (it belongs to a server with `url`)",
         ],
     ),
     "an address by another client's name": (

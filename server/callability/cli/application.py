@@ -108,7 +108,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "servers": Group(
-        "List the servers of a gateway's config, add and remove them, and switch them on or off.",
+        "List the servers of a gateway's config, add, remove and switch them, and log in to them.",
         {
             "add": Command("server_entries:add", "gateway", "Add a server to a config."),
             "remove": Command("server_entries:remove", "gateway", "Remove a server from a config."),
@@ -118,6 +118,8 @@ COMMANDS: Mapping[str, Command | Group] = {
             "disable": Command("servers:disable", "gateway", "Switch a server off."),
             "quarantine": Command("servers:quarantine", "gateway", "Hold a server for review."),
             "release": Command("servers:release", "gateway", "Release a server from quarantine."),
+            "login": Command("servers:login", "gateway", "Log in to a server by OAuth."),
+            "logout": Command("servers:logout", "gateway", "Remove the stored login of a server."),
         },
     ),
     "tools": Group(

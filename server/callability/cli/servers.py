@@ -1,10 +1,11 @@
-"""`callability servers`: switch servers on and off, and hold them for review.
+"""`callability servers`: switch servers on and off, hold them for review, and log in to them.
 
 A tool's definition for review before approval, and what changed since the last approval.
 """
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
 from collections.abc import Iterator, Mapping
@@ -14,12 +15,16 @@ import typer
 
 from callability.cli.console import write_table
 from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
-from callability.cli.options import JsonOption
-from callability.cli.terminal import escaped
+from callability.cli.options import JsonOption, LogLevel, leave
+from callability.cli.terminal import escaped, number_of
 from callability.contract.finding import shown
-from callability.gateway.config import ApprovalRecord
+from callability.files.editing import EditRefused, rewrite
+from callability.gateway.config import ApprovalRecord, Config
 from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
+from callability.gateway.login import log_in, log_out
+from callability.gateway.upstream import StoreUnavailable
 from callability.gateway.upstream.listing import UpstreamTool
+from callability.process.logs import log_to_standard_error
 
 _FIRST = ("name", "title", "description")
 
@@ -95,10 +100,10 @@ def list_servers(config: ConfigOption, as_json: JsonOption = False) -> None:
 
     Exit code 0: listed. 1: the config is refused.
     """
-    servers = [
+    servers: list[dict[str, str | bool]] = [
         {
             "name": name,
-            "type": "http" if server.url else "stdio",
+            "type": server.way,
             "enabled": server.enabled,
             "quarantined": server.quarantined,
             "trust": server.trust,
@@ -155,6 +160,66 @@ def release(name: NameArgument, config: ConfigOption) -> None:
     changed. 2: there is no such server.
     """
     _set(config, name, "quarantined", False, "is not held in quarantine")
+
+
+def login(
+    name: NameArgument,
+    config: ConfigOption,
+    no_browser: Annotated[
+        bool,
+        typer.Option("--no-browser", help="Print the address to open, and read the address at which the browser ends."),
+    ] = False,
+) -> None:
+    """Log in to a server by OAuth, in the browser.
+
+    Connect the server, and have its provider ask you to authorize it, unless a stored login works. The login is stored
+    beside the config, or in the keyring (`tokens`), and renewed by itself. A running gateway connects the server. Only
+    this command authorizes a server of `mcpServers`. Exit code 0: logged in. 1: the config is refused, or the server is
+    not authorized. 2: there is no such server.
+    """
+    log_to_standard_error(LogLevel.ERROR)
+    files = sound_config(config)
+    known_server(files.names, name)
+    try:
+        done = asyncio.run(log_in(files, name, lambda words: typer.echo(words, err=True), browser=not no_browser))
+    except StoreUnavailable as error:
+        leave(f"the stored login of {shown(name)} cannot be used: {error}", 1)
+    except KeyboardInterrupt:
+        leave(f"{shown(name)} was not authorized", 1)
+    if done.failure:
+        leave(done.failure, 1)
+    how = "is authorized" if done.is_new else "is authorized already" if done.is_stored else "needs no login"
+    typer.echo(f"server {shown(name)} {how}, and lists {number_of(done.tools, 'tool')}{_wake(files, name)}")
+
+
+def logout(name: NameArgument, config: ConfigOption) -> None:
+    """Remove the stored login of a server.
+
+    A running gateway disconnects the server. The provider gets no notice: end the access there too if the tokens may
+    have been copied. Exit code 0: done, or nothing to do. 1: the config is refused, or the login cannot be removed. 2:
+    there is no such server.
+    """
+    files = sound_config(config)
+    known_server(files.names, name)
+    try:
+        was_there = asyncio.run(log_out(files, name))
+    except StoreUnavailable as error:
+        leave(f"the stored login of {shown(name)} cannot be removed: {error}", 1)
+    if was_there:
+        typer.echo(f"the stored login of server {shown(name)} is removed{_wake(files, name)}")
+    else:
+        typer.echo(f"nothing to do: server {shown(name)} has no stored login")
+
+
+def _wake(config: Config, name: str) -> str:
+    """Have a running gateway look at its servers again, and return what to say about it."""
+    if name not in config.servers:
+        return ""
+    try:
+        rewrite(config.path, {}, touch=True)
+    except (OSError, EditRefused):
+        return "; a running gateway notices it at the next edit of its config, which this user may not write"
+    return "; a running gateway applies it"
 
 
 def _set(path: ConfigOption, name: str, key: str, value: bool, state: str) -> None:

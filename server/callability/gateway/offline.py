@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from callability.gateway.config import Approvals, CatalogEntry, Config, ServerConfig
 from callability.gateway.inventory import Inventory, agent_message
-from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool, target_of
+from callability.gateway.tools.decisions import phrases
+from callability.gateway.upstream import LoginStore, Upstream, UpstreamError, UpstreamTool, logged_in_target, target_of
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 
 FIRST_START_SECONDS = 60.0
@@ -101,11 +102,11 @@ async def inspected(
 
 
 async def _inspected(config: Config, server: str) -> Inspected:
-    entry = config.catalog.get(server)
-    if entry is not None and entry.oauth is not None:
-        return Inspected({}, f"`{server}` needs an authorization, which a gateway asks for and no command does")
-    reached = entry or config.servers[server]
-    upstream = Upstream(server, target_of(reached, config.environment), open_seconds=open_seconds(config, reached))
+    reached = config.catalog.get(server) or config.servers[server]
+    stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(server)
+    remedy = f": run {phrases(config.path, None).login(server)}"
+    target = logged_in_target(reached, stored, remedy, config.environment)
+    upstream = Upstream(server, target, open_seconds=open_seconds(config, reached))
     upstream.start()
     failure = ""
     try:

@@ -39,19 +39,15 @@ def test_a_tool_of_a_catalog_server_is_shown_and_approved_as_any_other(tmp_path:
 
 
 def test_what_a_catalog_server_lacks_is_named_before_it_is_connected(tmp_path: Path) -> None:
-    """A missing variable by its name; an authorization by saying that the agent's session asks for it."""
+    """A missing variable by its name."""
     config = _config(
         tmp_path,
         disk=shelf(tmp_path, "disk", WIPE, env={"DISK_KEY": "${NOT_SET_ANYWHERE}"}),
-        mail={"url": "http://127.0.0.1:9/mcp", "oauth": {}},
     )
     (tmp_path / "approvals.yaml").write_text("{}\n")
     unset = callability("approvals", "show", "disk", "--config", str(config))
     assert (unset.returncode, unset.stdout) == (1, "")
     assert "server `disk` needs what is not set: `NOT_SET_ANYWHERE`, so that its tools cannot be seen" in unset.stderr
-    unauthorized = callability("approvals", "show", "mail", "--config", str(config))
-    assert unauthorized.returncode == 1
-    assert "`mail` needs an authorization, which a gateway asks for and no command does" in unauthorized.stderr
 
 
 def test_a_catalog_server_is_connected_by_a_list_only_where_it_is_named(tmp_path: Path) -> None:

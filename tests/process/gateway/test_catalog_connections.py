@@ -89,7 +89,7 @@ async def test_an_authorization_that_is_of_no_use_is_not_requested_again(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
     """A provider whose tokens are expired on arrival: one dialog, and the server's refusal is the reason."""
-    provider.token_seconds, person = 0, Person()
+    provider.token_seconds, provider.leeway_seconds, person = 0, 0, Person()
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
         notified = is_no_connection(await it.enable(), "connect_failed")
         assert "could not be connected: answered with HTTP status 401 (denied)." in notified

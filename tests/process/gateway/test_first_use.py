@@ -196,12 +196,12 @@ def test_an_edit_that_leaves_no_place_is_refused(tmp_path: Path) -> None:
         assert "[unrecordable-forms]" in log.read_text()
 
 
-def test_a_server_with_oauth_cannot_be_recorded(tmp_path: Path) -> None:
-    """No command could show its tools to the person who unlocks them."""
+def test_a_server_with_oauth_can_be_recorded(tmp_path: Path) -> None:
+    """Commands use the stored login, so they can show its tools to the person who unlocks them."""
     catalog = {"mail": {"url": "https://mail.example/mcp", "oauth": {}, "trust": "first_use"}}
     config = _write(tmp_path, {}, catalog=catalog)
     done = callability("config", "check", "--config", str(config))
-    assert (done.returncode, "[unreviewable]" in done.stdout) == (1, True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_list_says_what_nobody_reviewed(tmp_path: Path) -> None:

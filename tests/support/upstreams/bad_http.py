@@ -209,6 +209,9 @@ class BadHttp:
             value = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}
             extra = f"Mcp-Session-Id: {self.session}\r\n" if self.session else ""
             return reply(result(request, value), extra=extra)
+        if not method and isinstance(self.opening, bytes) and b" 404 " in self.opening[:16]:
+            # An address that is not there is there for no method.
+            return self.opening
         if method == "server/discover" or not method:
             return reply(b"", status="405 Method Not Allowed")
         if self.session and f"mcp-session-id: {self.session}" not in head:

@@ -68,6 +68,10 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         self.out_of_scope: set[str] = set()
         """The tools whose calls are answered with 403 `insufficient_scope`."""
         self.wrong_state = False
+        self.rotates_at_once = True
+        """Whether a refresh token is used up by its first use; otherwise it works again, as in a grace period."""
+        self.advertised = ""
+        """The issuer that the MCP server names; empty: this one."""
         self.dropping: set[str] = set()
         """Paths at which a connection ends without an answer."""
         self.echoing: set[str] = set()
@@ -153,12 +157,11 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         about = build_metadata(settings.issuer_url, None, registration, revocation)
         about.authorization_response_iss_parameter_supported = True
         about.token_endpoint_auth_methods_supported = ["none", "client_secret_post", "client_secret_basic"]
-        resource = {"resource": self.url, "authorization_servers": [self.issuer]}
-        protected = ProtectedResourceMetadataHandler(ProtectedResourceMetadata.model_validate(resource))
         # These come before the library's own of the same paths.
         application.router.routes[:0] = [
             Route("/.well-known/oauth-authorization-server", MetadataHandler(about).handle),
-            Route("/.well-known/oauth-protected-resource", protected.handle),
+            Route("/.well-known/oauth-protected-resource", self._of_the_server),
+            Route("/.well-known/oauth-protected-resource/mcp", self._of_the_server),
             Route("/authorize", self._at_the_person),
         ]
         return self._counted(application)
@@ -220,6 +223,11 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
                 if await self.load_access_token(token) is not None:
                     return JSONResponse({"error": "told to"}, self.mcp_status)
         return None
+
+    async def _of_the_server(self, request: Request) -> Response:
+        resource = {"resource": self.url, "authorization_servers": [self.advertised or self.issuer]}
+        handler = ProtectedResourceMetadataHandler(ProtectedResourceMetadata.model_validate(resource))
+        return await handler.handle(request)
 
     async def _at_the_person(self, request: Request) -> Response:
         answer = await AuthorizationHandler(self).handle(request)
@@ -289,7 +297,8 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
         """Give tokens for a refresh token, once."""
-        del self._refresh[refresh_token.token]
+        if self.rotates_at_once:
+            del self._refresh[refresh_token.token]
         return self._new_tokens(refresh_token, scopes)
 
     def _new_tokens(self, grant: AuthorizationCode | RefreshToken, scopes: list[str]) -> OAuthToken:

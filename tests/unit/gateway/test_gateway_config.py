@@ -254,13 +254,6 @@ CATALOG = "mcpServers: {git: {command: git}}\ncatalog:\n"
             ],
         ),
         (
-            "  x: {url: 'http://h/mcp', oauth: {}, trust: manual}",
-            [
-                "3:46: catalog server `x` has `oauth`, so no command can show its tools for approval"
-                " (leave `trust` out)",
-            ],
-        ),
-        (
             "  x: {url: 'http://h/mcp', oauth: {clientid: a}}",
             ["3:36: unknown key `clientid` in `oauth` of catalog server `x` (did you mean `client_id`?)"],
         ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -237,6 +237,17 @@ class Attempt:
         self._authorization = EnableAuthorization.GRANTED
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
         return result
+
+    def wait_for_other(self) -> Callable[[], None]:
+        """Give time to the person whom another process asks, and return what is called when that has ended."""
+        if not self._closed.done():
+            words = f"was not authorized within {self._limits.dialog:g} s, while another process asked"
+            self._restart_clock(self._limits.dialog, words, dialog_expires=True)
+        return self._continue
+
+    def _continue(self) -> None:
+        if not self._closed.done():
+            self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
 
     async def outcome(self, asker: Asker) -> EnableOutcome | ConsentRequest:
         """Wait with a caller for the outcome; a caller that asks by returning gets the request to return."""

@@ -33,7 +33,17 @@ from callability.gateway.config.secrets_file import with_secrets
 from callability.gateway.config.variables import Unfillable, filled, unset
 from callability.gateway.loading import signals_of
 from callability.gateway.policy_client import PolicyClient, most_careful
-from callability.gateway.upstream import Authorization, Failure, Upstream, Witness, target_of, unwitnessed
+from callability.gateway.upstream import (
+    Authorization,
+    Failure,
+    LoginStore,
+    StoredLogin,
+    StoreUnavailable,
+    Upstream,
+    Witness,
+    target_of,
+    unwitnessed,
+)
 from callability.gateway.upstream.authorization import Redirect
 from callability.process.logs import fields
 from callability.v1.callability_service_pb2 import (
@@ -105,7 +115,7 @@ class SwitchState(StrEnum):
 class Switch:
     """Enables and disables one server; callers at the same time share one attempt (E-2).
 
-    `changed` is called when the server has joined, and when it has gone.
+    `changed` is called when the server has joined, and when it has gone. `stored` is where its login is kept.
     """
 
     def __init__(
@@ -117,8 +127,10 @@ class Switch:
         changed: Callable[[], None],
         environment: Mapping[str, str] = os.environ,
         witness: Witness = unwitnessed,
+        stored: StoredLogin | None = None,
     ) -> None:
         self.name = name
+        self._stored = stored
         self.entry = entry
         self.deadlines = deadlines
         self.joined: Joined | None = None
@@ -184,7 +196,18 @@ class Switch:
         return await attempt.outcome(asker)
 
     async def disable(self) -> SwitchState:
-        """Disable the server, end an attempt that is under way, and return the state before."""
+        """Disable the server, end an attempt that is under way, forget its login, and return the state before."""
+        before = await self._end()
+        if self._stored is not None:
+            try:
+                await self._stored.remove()
+            except StoreUnavailable as error:
+                words = "the stored login of `%s` cannot be removed: %s"
+                _logger.warning(words, self.name, error, extra=fields(server=self.name))
+        return before
+
+    async def _end(self) -> SwitchState:
+        """End the connection, or an attempt that is under way, and return the state before."""
         before = self.state
         if self._attempt is not None:
             self._attempt.stop()
@@ -203,7 +226,7 @@ class Switch:
     async def close(self) -> None:
         """Disable it for good, and return when nothing is left."""
         self._closed = True
-        await self.disable()
+        await self._end()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -288,6 +311,8 @@ class Switch:
             lambda url: attempt.authorized(url, redirect),
             client_id=entry.oauth.client_id if entry.oauth else None,
             client_secret=entry.oauth.client_secret if entry.oauth else None,
+            stored=self._stored,
+            waits=attempt.wait_for_other,
         )
 
     def _begin(self, work: Coroutine[Any, Any, None], what: str) -> None:
@@ -296,7 +321,7 @@ class Switch:
         task.add_done_callback(self._tasks.discard)
 
 
-_REACHING = ("command", "args", "env", "env_file", "cwd", "url", "headers", "oauth")
+_REACHING = ("command", "args", "env", "env_file", "cwd", "url", "headers", "type", "oauth")
 """The keys of an entry that say how its server is reached; with other values it is another server."""
 
 
@@ -359,7 +384,9 @@ class Catalog:
             self._report_change(name)
 
         environment = with_secrets(config.secrets, self._environment) if config.secrets else self._environment
-        return Switch(name, entry, config.deadlines, self._classifier, changed, environment, self._witness)
+        stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(name)
+        witness = self._witness
+        return Switch(name, entry, config.deadlines, self._classifier, changed, environment, witness, stored)
 
     def _gather(self) -> None:
         """Replace the mapping of enabled servers if it has changed."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from typer import get_app_dir
 
@@ -60,6 +60,8 @@ class Config:
     """The digest of the file that was read, and of its secrets: see `document.digest`."""
     catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
     http: HttpConfig = field(default_factory=HttpConfig)
+    tokens: Literal["file", "keyring"] = "file"
+    """Where logins by OAuth are kept."""
     strict_labels: bool = False
     """Whether a label or a fact that the policy does not declare refuses the config."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -172,6 +174,7 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
         digest,
         _place_env_files(path, file.catalog),
         file.http,
+        tokens=file.tokens,
         strict_labels=file.strict_labels,
         secrets=secrets,
     )

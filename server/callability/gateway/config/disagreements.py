@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from callability.contract.finding import Finding, Severity, did_you_mean, listed, nearest, shown
 from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
@@ -21,7 +20,6 @@ URL_KEYS = frozenset({"httpUrl", "serverUrl"})
 SERVERS_KEYS = frozenset({"servers", "context_servers", "mcp_servers"})
 """What others call `mcpServers`."""
 
-_INSTEAD_OF_SSE = "write `type: http`, with the server's address for streamable HTTP: often `/mcp` in place of `/sse`"
 _ASKS_NOBODY = "leave it out: the gateway asks for no confirmation; `disabled_tools` lists the tools that it refuses"
 _OF_SERVERS: Mapping[str, str] = {
     **dict.fromkeys(URL_KEYS, "write `url`"),
@@ -32,7 +30,6 @@ _OF_SERVERS: Mapping[str, str] = {
     "envFile": "write `env_file`",
     "excludeTools": "write `disabled_tools`",
     "includeTools": "write `enabled_tools`",
-    "oauth": "only servers in `catalog` may have `oauth`: move the server there, or write a token in `headers`",
     "timeout": "write `deadlines: {call_seconds: SECONDS}`",
     "transport": "write `type`",
 }
@@ -46,19 +43,7 @@ def hint_for_key(key: str, node: Node, *, of_server: bool, in_catalog: bool = Fa
     """Return what to write in place of another client's key, of a server or of the file; empty if it is none."""
     if of_server and key == "disabled":
         return _enabled(node, in_catalog=in_catalog)
-    if of_server and key == "transport" and isinstance(node, Scalar) and node.value == "sse":
-        return _INSTEAD_OF_SSE
     return (_OF_SERVERS if of_server else _OF_FILE).get(key, "")
-
-
-def hint_for_sse(key: Any, node: Node) -> tuple[str, str] | None:
-    """Return what is wrong with `type: sse`, and what to write; None if that is not what stands there."""
-    if key == "type" and isinstance(node, Scalar) and node.value == "sse":
-        return (
-            "a transport that MCP has replaced by streamable HTTP and that the gateway does not speak",
-            _INSTEAD_OF_SSE,
-        )
-    return None
 
 
 def _enabled(node: Node, *, in_catalog: bool) -> str:
@@ -73,7 +58,7 @@ TOOL_LISTS = ("enabled_tools", "disabled_tools")
 SECTIONS = {"mcpServers": "server", "catalog": "catalog server"}
 """The keys of the file that hold servers, and what one of them is called."""
 
-_WAYS: dict[object, str] = {"stdio": "command", **dict.fromkeys(HTTP_SPELLINGS, "url")}
+_WAYS: dict[object, str] = {"stdio": "command", **dict.fromkeys((*HTTP_SPELLINGS, "sse"), "url")}
 _READ_AS_GIVEN = ("command", "cwd", "env_file")
 """Keys in which a reader may expect variables to be filled in, although they are not."""
 _TYPES = {"command": "stdio", "url": "http"}
@@ -108,9 +93,7 @@ def disagreements(root: Node) -> Iterator[Finding]:
                 yield Finding(name.place, "name-taken", sentence, "give it another one")
             if isinstance(server, DocumentMapping):
                 keys = {str(key.value): key for key, _ in server.entries}
-                # Outside the catalog `oauth` is unknown, whichever transport the server has.
-                known = keys if section == "catalog" else {key: keys[key] for key in keys if key != "oauth"}
-                yield from _transport_findings(name, server, known, subject)
+                yield from _transport_findings(name, server, keys, subject)
                 yield from _list_findings(server, keys, subject)
                 yield from _secret_findings(server, subject)
                 for key, value in server.entries:
@@ -118,18 +101,14 @@ def disagreements(root: Node) -> Iterator[Finding]:
                         yield from _variable_findings(str(key.value), value, subject)
                     if key.value == "env" or (key.value == "args" and not _runs_a_shell(server)):
                         yield from _shell_findings(str(key.value), value, subject)
-                if section == "catalog":
-                    yield from _oauth_findings(server, keys, subject)
+                yield from _oauth_findings(server, keys, subject)
     yield from _agent_findings(root, tuple(names))
 
 
 def _oauth_findings(server: DocumentMapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
-    oauth, headers, trust = (server.get(key) for key in ("oauth", "headers", "trust"))
+    oauth, headers = server.get("oauth"), server.get("headers")
     if not isinstance(oauth, DocumentMapping):
         return
-    if isinstance(trust, Scalar) and trust.value in {"manual", "first_use"}:
-        sentence = f"{subject} has `oauth`, so no command can show its tools for approval"
-        yield Finding(trust.place, "unreviewable", sentence, "leave `trust` out")
     for header, _ in headers.entries if isinstance(headers, DocumentMapping) else ():
         if str(header.value).lower() == "authorization":
             sentence = f"{subject} has both `oauth` and an authorization in `headers`"

@@ -19,14 +19,7 @@ from pydantic import BaseModel, ValidationError
 from callability.contract.finding import Finding, Severity, did_you_mean, listed, nearest, shown
 from callability.files import document
 from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, plain
-from callability.gateway.config.disagreements import (
-    SECTIONS,
-    SERVERS_KEYS,
-    disagreements,
-    hint_for_key,
-    hint_for_sse,
-    server_subject,
-)
+from callability.gateway.config.disagreements import SECTIONS, SERVERS_KEYS, disagreements, hint_for_key, server_subject
 from callability.gateway.config.model import (
     AgentConfig,
     CatalogEntry,
@@ -122,7 +115,7 @@ _WANTED = {
     "string_type": "text",
     "tuple_type": "a list",
 }
-_DOMAINS = {"type": ("stdio", "http"), "trust": ("auto", "first_use", "manual")}
+_DOMAINS = {"type": ("stdio", "http", "sse"), "trust": ("auto", "first_use", "manual")}
 _MODELS: dict[object, type[BaseModel]] = {
     "deadlines": Deadlines,
     "http": HttpConfig,
@@ -172,8 +165,6 @@ def _model_finding(root: Node, location: Location, fault: Any) -> Finding:
             return Finding(named.place, "missing-key", f"{_subject(location[:-1])} has no `{key}`", hint)
         case _ if kind in _WANTED and isinstance(node, Scalar) and node.value is None:
             return Finding(named.place, "no-value", f"{subject} has no value", "give it one, or leave the key out")
-        case "literal_error" if instead := hint_for_sse(key, node):
-            return Finding(node.place, "sse-transport", f"{subject} is `sse`, {instead[0]}", instead[1])
         case "literal_error" if isinstance(node, Scalar) and isinstance(node.value, str):
             hint = did_you_mean(node.value, _DOMAINS[str(key)])
             return Finding(node.place, "unknown-value", f"{subject} is {shown(node.value)}, which is not known", hint)

@@ -255,6 +255,24 @@ class ServerDeadlines(_Model):
     )
 
 
+class OAuthConfig(_Model):
+    """How the gateway asks for an authorization; `{}` is enough if the provider lets clients register themselves."""
+
+    client_id: Annotated[HeaderText | None, Given] = Field(
+        default=None,
+        repr=False,
+        description="The client that the provider knows. If left out, the gateway registers itself.",
+    )
+    client_secret: Annotated[HeaderText | None, Given] = Field(
+        default=None, repr=False, description="The secret of that client, if it has one."
+    )
+    redirect_port: Annotated[Port | None, Given] = Field(
+        default=None,
+        description="Port of `http://127.0.0.1:PORT/callback`, to which the provider sends the person back. If left"
+        " out: a free one.",
+    )
+
+
 class _Entry(_Model):
     """How a server is reached, and which of its tools the operator lets through."""
 
@@ -283,11 +301,16 @@ class _Entry(_Model):
     headers: Annotated[Mapping[Header, HeaderText], Sealed] = Field(
         default_factory=Empty, repr=False, description="Headers that go with every request."
     )
-    type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(transport), Given] = Field(
+    type: Annotated[Literal["stdio", "http", "sse"] | None, BeforeValidator(transport), Given] = Field(
         default=None,
-        description="How the server is reached; `streamable-http` and `streamableHttp` are `http`. It follows from"
-        " `command` or `url`.",
-        json_schema_extra={"enum": ["stdio", *HTTP_SPELLINGS]},
+        description="How the server is reached; `streamable-http` and `streamableHttp` are `http`, and `sse` is the"
+        " older HTTP+SSE. If left out, `command` means stdio, and `url` means `http`, or `sse` if the server answers"
+        " that with HTTP status 400, 404 or 405.",
+        json_schema_extra={"enum": ["stdio", *HTTP_SPELLINGS, "sse"]},
+    )
+    oauth: Annotated[OAuthConfig | None, Given] = Field(
+        default=None,
+        description="The server needs the authorization of a person, by OAuth; `{}` is enough for most providers.",
     )
     trust: Literal["auto", "first_use", "manual"] = Field(
         default="auto",
@@ -323,6 +346,11 @@ class _Entry(_Model):
         default=None, description="How long to wait for this server, if it differs from the other servers."
     )
 
+    @property
+    def way(self) -> Literal["stdio", "http", "sse"]:
+        """How the server is reached."""
+        return "stdio" if self.url is None else self.type or "http"
+
     def facts_of_tool(self, tool: str) -> Mapping[str, str]:
         """Return the declared facts of a tool: those of its own, and the defaults of the server for the others."""
         return {**self.tool_fact_defaults, **self.tool_facts.get(tool, {})}
@@ -331,7 +359,7 @@ class _Entry(_Model):
 class ServerConfig(_Entry):
     """One upstream server: how to reach it, and which of its tools the operator lets through. `${NAME}` stands for an
     environment variable of the gateway, and `${secret:NAME}` for a line of `secrets.env` beside this file, in `args`,
-    `env`, `url` and `headers`.
+    `env`, `url`, `headers` and `oauth`.
     """
 
     enabled: StrictBool = Field(
@@ -359,24 +387,6 @@ class ServerConfig(_Entry):
         return frozenset(self.listed_tools)
 
 
-class OAuthConfig(_Model):
-    """How the gateway asks for an authorization; `{}` is enough if the provider lets clients register themselves."""
-
-    client_id: Annotated[HeaderText | None, Given] = Field(
-        default=None,
-        repr=False,
-        description="The client that the provider knows. If left out, the gateway registers itself.",
-    )
-    client_secret: Annotated[HeaderText | None, Given] = Field(
-        default=None, repr=False, description="The secret of that client, if it has one."
-    )
-    redirect_port: Annotated[Port | None, Given] = Field(
-        default=None,
-        description="Port of `http://127.0.0.1:PORT/callback`, to which the provider sends the person back. If left"
-        " out: a free one.",
-    )
-
-
 class CatalogEntry(_Entry):
     """A server that agents may enable by `enable_server`, and disable again. `${NAME}` stands for an environment
     variable of the gateway, and `${secret:NAME}` for a line of `secrets.env` beside this file, in `args`, `env`, `url`,
@@ -385,9 +395,6 @@ class CatalogEntry(_Entry):
 
     description: Annotated[Text | None, Given] = Field(
         default=None, description="What the server is for, in the operator's words. It is shown and searched."
-    )
-    oauth: Annotated[OAuthConfig | None, Given] = Field(
-        default=None, description="The server needs the authorization of a person, by OAuth."
     )
 
     @cached_property
@@ -536,6 +543,11 @@ class ConfigFile(_Model):
         default_factory=HttpConfig,
         description="Limits for agents over HTTP.",
         json_schema_extra={"default": {}},
+    )
+    tokens: Literal["file", "keyring"] = Field(
+        default="file",
+        description="Where logins by OAuth are kept: in files in the directory `tokens` beside this file, which no"
+        " other user may read, or in the keyring of the system, which needs `callability[keyring]`.",
     )
     strict_labels: StrictBool = Field(
         default=False,

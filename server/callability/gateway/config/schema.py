@@ -33,7 +33,7 @@ _STDIO_OR_HTTP = [
             "env": False,
             "env_file": False,
             "cwd": False,
-            "type": {"enum": [*HTTP_SPELLINGS]},
+            "type": {"enum": [*HTTP_SPELLINGS, "sse"]},
         },
     },
 ]
@@ -52,8 +52,6 @@ def config_schema() -> dict[str, Any]:
         server["properties"]["enabled_tools"]["minItems"] = 1
         server["oneOf"] = [_of(model, way) for way in _STDIO_OR_HTTP]
         server["not"] = _NOT_BOTH_LISTS
-    reviewable = {"if": {"required": ["oauth"]}, "then": {"properties": {"trust": {"const": "auto"}}}}
-    schema["$defs"][CatalogEntry.__name__] |= reviewable
     schema["$defs"][OAuthConfig.__name__]["dependentRequired"] = {"client_secret": ["client_id"]}
     return {"$schema": DIALECT, **schema, "title": "The config of a callability gateway"}
 
@@ -107,12 +105,10 @@ _TOGETHER = """\
 ## Keys that depend on each other
 
 - A server has either `command`, or `url`.
-  `args`, `env`, `env_file` and `cwd` go with `command`, `headers` go with `url`, and `type` must agree.
-  In the catalog, `oauth` goes with `url`.
+  `args`, `env`, `env_file` and `cwd` go with `command`, `headers` and `oauth` go with `url`, and `type` must agree.
 - A server has at most one of `enabled_tools` and `disabled_tools`.
 - A `client_secret` needs a `client_id`.
 - With `oauth`, `headers` have no `Authorization`.
-- With `oauth`, `trust` is neither `manual` nor `first_use`, since no command could show the tools for approval.
 - A server of the catalog has a name that no server in `mcpServers` has.
 - An agent's `servers` are in `mcpServers` or in the catalog, and no two agents have the same token.
 

@@ -31,7 +31,16 @@ from callability.gateway.runtime.watched_files import Edit, Files, FirstForms, L
 from callability.gateway.tool_index import Indexes
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.upstream import REST_SECONDS, Target, Upstream, UpstreamTool, Witness, target_of, unwitnessed
+from callability.gateway.upstream import (
+    REST_SECONDS,
+    LoginStore,
+    Target,
+    Upstream,
+    UpstreamTool,
+    Witness,
+    logged_in_target,
+    unwitnessed,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -43,6 +52,8 @@ class _Wanted:
     target: Target
     names_only: bool
     enabled: bool
+    login: str
+    """The id of the stored login, empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +143,10 @@ class UpstreamPool:
         task.add_done_callback(self._closing.discard)
 
     def _member(self, name: str, server: ServerConfig, config: Config, *, is_wanted: bool) -> _Member:
-        wanted = _Wanted(target_of(server, config.environment), server.quarantined, is_wanted)
+        stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(name)
+        remedy = f": run {phrases(config.path, None).login(name)}"
+        target = logged_in_target(server, stored, remedy, config.environment)
+        wanted = _Wanted(target, server.quarantined, is_wanted, stored.login_id() if server.url else "")
         earlier = self._members.get(name)
         if earlier is not None and earlier.wanted == wanted:
             earlier.upstream.set_deadlines(config.deadlines.of(server))
@@ -339,16 +353,18 @@ class GatewayRuntime:
         return self.router.gateway_of(agent)
 
     def _gateway(self, inventory: Inventory, agent: str, latest: Callable[[], Gateway] | None = None) -> Gateway:
+        config = self._files.config
+        logins = (name for name, server in config.servers.items() if server.oauth is not None)
         return Gateway(
             inventory,
             Decisions(
                 self._options.policy,
                 agent=agent,
-                config=self._files.config.agents.get(agent),
+                config=config.agents.get(agent),
                 unread=self._unread,
                 judgements=self._judgements,
             ),
-            phrases(self._files.config.path, self._files.given, filter(inventory.sees, self._files.config.catalog)),
+            phrases(config.path, self._files.given, filter(inventory.sees, config.catalog), logins),
             self._files.file_status,
             self._options.metrics,
             agent,

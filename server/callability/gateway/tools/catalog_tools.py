@@ -224,7 +224,7 @@ def _entry(switch: Switch) -> dict[str, Any]:
     entry: dict[str, Any] = {"id": switch.name}
     if switch.entry.description is not None:
         entry["description"] = switch.entry.description
-    entry |= {"type": "http" if switch.entry.url else "stdio", "state": str(switch.state)}
+    entry |= {"type": switch.entry.way, "state": str(switch.state)}
     if switch.entry.oauth is not None:
         entry["authorization"] = "oauth"
     if switch.unset:

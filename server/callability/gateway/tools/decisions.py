@@ -48,6 +48,8 @@ class Commands:
     """The servers that are in the catalog of the config, of those that the reader may see."""
     is_default: bool = False
     """Whether commands find the config by themselves."""
+    logins: frozenset[str] = frozenset()
+    """The servers of the config, other than those of the catalog, that a person has to authorize."""
 
     def about(self, server: str, tool: str = "", *, labels: Sequence[FactChange] = (), agent: str = "") -> Phrases:
         """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd.
@@ -69,6 +71,10 @@ class Commands:
         """Return the phrases about any tool: SERVER and TOOL stand for the names that are listed beside them."""
         return self._phrases(_SERVER, _TOOL)
 
+    def login(self, server: str) -> str:
+        """Return the command by which a person authorizes a server."""
+        return self._command("servers", "login", server)
+
     def _phrases(self, server: str, tool: str, of_server: str = "", of_tool: str = "") -> Phrases:
         config = self._config
         entry = "its config entry" if self.is_default else f"its entry in {config}"
@@ -76,8 +82,10 @@ class Commands:
         show, release = self._command("approvals", "show", server), self._command("servers", "release", server)
         # No command connects a server of the catalog: its agents do.
         again = "enable it again"
+        login = f"run {self.login(server)}{of_server}"
         if server not in self.catalog:
             again = f"run {enable}"
+        also = f"{login} if it needs a login, or " if server == _SERVER and self.logins else ""
         return {
             "enable_server": f"run {enable}",
             "edit_config": f"edit `enabled_tools` or `disabled_tools` in {config}",
@@ -87,7 +95,9 @@ class Commands:
             "check_logs": _LOG,
             "edit_labels": f"edit `labels` or `tool_labels` in {config}",
             "edit_policy": "edit the policy that the gateway was started with",
-            "grant_access": f"grant access at the server or correct {entry}, then {again}",
+            "grant_access": login
+            if server in self.logins
+            else f"{also}grant access at the server or correct {entry}, then {again}",
             "check_server": f"{_LOG}, fix the server or {entry}, then {again}",
         }
 
@@ -122,11 +132,12 @@ def _meaning(*names: str) -> str:
     return _MEANINGS.get(tuple(name for name in names if name in {_SERVER, _TOOL}), "")
 
 
-def phrases(config: Path, approvals: Path | None, catalog: Iterable[str] = ()) -> Commands:
+def phrases(config: Path, approvals: Path | None, catalog: Iterable[str] = (), logins: Iterable[str] = ()) -> Commands:
     """Return the phrases for a config, and the approvals file that was given beside it; they hold in any directory."""
     config = config.absolute()
     given = approvals.absolute() if approvals else None
-    return Commands(config, given, frozenset(catalog), is_default=is_found_without_option(config))
+    found = is_found_without_option(config)
+    return Commands(config, given, frozenset(catalog), is_default=found, logins=frozenset(logins))
 
 
 def undeclared(arguments: Mapping[str, Any], *declared: str) -> None:

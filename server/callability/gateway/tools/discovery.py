@@ -97,7 +97,7 @@ def server_entry(
     config, upstream = inventory.servers[server], inventory.upstream(server)
     entry: dict[str, Any] = {
         "name": server,
-        "type": "http" if config.url else "stdio",
+        "type": config.way,
         "enabled": config.enabled,
         "quarantined": config.quarantined,
         "state": upstream.state if upstream else "disabled",

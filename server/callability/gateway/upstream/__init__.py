@@ -4,7 +4,15 @@ from callability.gateway.upstream.authorization import Authorization, Authorizat
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.listing import UpstreamTool, Witness, unwitnessed
-from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, target_of
+from callability.gateway.upstream.login_store import LockHeld, LoginStore, StoredLogin, StoreUnavailable, run_in_thread
+from callability.gateway.upstream.target import (
+    HttpTarget,
+    StdioTarget,
+    Target,
+    logged_in_target,
+    may_log_in,
+    target_of,
+)
 from callability.gateway.upstream.tool_call import PassedOn
 from callability.gateway.upstream.upstream import REST_SECONDS, Upstream
 
@@ -16,15 +24,22 @@ __all__ = [
     "Connection",
     "Failure",
     "HttpTarget",
+    "LockHeld",
+    "LoginStore",
     "PassedOn",
     "State",
     "StdioTarget",
+    "StoreUnavailable",
+    "StoredLogin",
     "Target",
     "Upstream",
     "UpstreamError",
     "UpstreamRefusal",
     "UpstreamTool",
     "Witness",
+    "logged_in_target",
+    "may_log_in",
+    "run_in_thread",
     "target_of",
     "unwitnessed",
 ]

@@ -12,8 +12,9 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import anyio
 import httpx2
@@ -25,6 +26,7 @@ from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, UNSUPPORTED_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from callability.contract.vocabulary import LoadFailure, LoadPhase
+from callability.gateway.upstream.event_stream import EventTransport
 from callability.gateway.upstream.failure import (
     MAY_HAVE_RUN,
     MESSAGE_BYTES,
@@ -102,13 +104,22 @@ PING_SECONDS = 3
 """How long a child has for the answer to a ping, after a call during which it wrote nothing."""
 
 
+class Heard(Protocol):
+    """A server that says all it says in one stream."""
+
+    heard: int
+    """How many messages arrived from it."""
+
+
 class Silence:
     """Pings a child that wrote nothing during a call; `hangs` gets the failure of that call if it still does not.
+
+    So is a server that sends one stream of events.
 
     Calls in the same silence share one ping.
     """
 
-    def __init__(self, child: StdioTransport, hangs: Callable[[Failure], None]) -> None:
+    def __init__(self, child: Heard, hangs: Callable[[Failure], None]) -> None:
         self._child = child
         self._hangs = hangs
         self._silent_since = -1
@@ -165,6 +176,7 @@ _CLOSED = Failure("was disconnected by the gateway")
 _RENEWED = Failure("is being reconnected")
 _NEEDS_INPUT = Failure("asked for input, which this gateway does not pass on")
 _WITHIN_THE_SESSION = (None, LoadPhase.REQUEST, LoadPhase.RESPONSE)
+_NOT_ACCEPTED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 _ENDS = frozenset({LoadFailure.EXITED, LoadFailure.CLOSED, LoadFailure.NOT_MCP})
 _logger = logging.getLogger("callability.gateway.upstream")
 
@@ -212,14 +224,18 @@ class Connection:
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
             witness=witness,
-            has_consent=isinstance(target, HttpTarget) and target.authorization is not None,
+            has_consent=_may_ask(target),
         )
         self._child = (
             StdioTransport(name, target, self._lose, is_held=expected is not None)
             if isinstance(target, StdioTarget)
             else None
         )
-        self._silence = Silence(self._child, self._end_when_idle) if self._child else None
+        self._stream: StdioTransport | EventTransport | None = self._child
+        """What all messages of the server arrive by, if that is one stream."""
+        if isinstance(target, HttpTarget) and target.transport == "sse":
+            self._stream = EventTransport(name, target, self._lose)
+        self._silence = Silence(self._stream, self._end_when_idle) if self._stream else None
         self._opening = Exchange(open_seconds, probe_seconds=_probe_seconds(target, open_seconds))
         self._opens_older = opens_older
         self._is_probing = False
@@ -242,6 +258,8 @@ class Connection:
             return
         exchange = self._opening
         EXCHANGE.set(exchange)
+        if isinstance(self._target, HttpTarget) and self._target.authorization is not None:
+            self._target.authorization.begin()
         expiry = asyncio.get_running_loop().call_later(self._open_seconds, self._expire)
         try:
             with self._scope:
@@ -337,7 +355,7 @@ class Connection:
         request = call_request(self._name, tool, arguments, meta)
         exchange = Exchange(deadline.seconds)
         outer = EXCHANGE.set(exchange)
-        heard = self._child.heard if self._child else None
+        heard = self._stream.heard if self._stream else None
         self._calls += 1
         try:
             async with deadline.kept():
@@ -367,19 +385,30 @@ class Connection:
         return answer
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
-        """Open and hold the connection; a child that ended over the newer handshake is followed by another one."""
+        """Open and hold the connection: by another child if one ended over the newer handshake, and by HTTP+SSE if an
+        address that takes no POST may be of that transport.
+        """
         self._is_probing = self._child is not None and not self._opens_older
         try:
             await self._hold_one(expiry, exchange)
             return
         except Exception:
-            if not self._ended_at_probe:
+            if not self._ended_at_probe and not self._may_send_events(exchange):
                 raise
-        words = "`%s` ended at `%s`: it is started again, and opened with `initialize`"
-        if self._expected is None:
-            _logger.info(words, self._name, PROBE, extra=fields(server=self._name))
-        self._is_probing, self._opens_older = False, True
+        if isinstance(self._target, HttpTarget):
+            self._stream = EventTransport(self._name, self._target, self._lose)
+            self._silence = Silence(self._stream, self._end_when_idle)
+        else:
+            words = "`%s` ended at `%s`: it is started again, and opened with `initialize`"
+            if self._expected is None:
+                _logger.info(words, self._name, PROBE, extra=fields(server=self._name))
+            self._is_probing, self._opens_older = False, True
         await self._hold_one(expiry, exchange)
+
+    def _may_send_events(self, exchange: Exchange) -> bool:
+        """Say whether the older HTTP transport is tried: the config names none, and the handshake was not accepted."""
+        is_unnamed = isinstance(self._target, HttpTarget) and self._target.transport is None
+        return is_unnamed and self.state == "connecting" and not self._lists and exchange.status in _NOT_ACCEPTED
 
     async def _hold_one(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
         async with self._client() as client:
@@ -423,19 +452,20 @@ class Connection:
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[Client]:
         async with AsyncExitStack() as stack:
-            if isinstance(self._target, HttpTarget):
+            if self._stream is not None:
+                client = self._speaking(self._stream.streams())
+            else:
+                assert isinstance(self._target, HttpTarget)
                 http_client = await stack.enter_async_context(HttpClient(self._name, self._target))
                 transport = streamable_http_client(
                     self._target.url, http_client=http_client, max_sse_event_size=MESSAGE_BYTES
                 )
                 client = self._speaking(transport)
-            else:
-                assert self._child is not None
-                client = self._speaking(self._child.streams())
             yield await stack.enter_async_context(client)
 
     def _speaking(self, transport: Transport) -> Client:
-        mode = "legacy" if self._opens_older else "auto"
+        # The newer revision has no HTTP+SSE.
+        mode = "legacy" if self._opens_older or isinstance(self._stream, EventTransport) else "auto"
         return Client(
             filtered(transport), cache=None, client_info=_CLIENT, message_handler=self._listing.heard, mode=mode
         )
@@ -513,7 +543,7 @@ class Connection:
         if failure is None and self._ended is not None:
             failure = replace(self._ended, words=f"{self._ended.words} before it answered")
         elif failure is None:
-            failure = answer_failure(error, over_http=self._child is None, text=bytes(exchange.text))
+            failure = answer_failure(error, over_http=self._stream is None, text=bytes(exchange.text))
         if exchange.lost:
             self._fail(failure or Failure(SESSION_LOST))
         if failure is None:
@@ -522,11 +552,14 @@ class Connection:
         return UpstreamError(self._name, failure, ending_of(failure))
 
 
+def _may_ask(target: Target) -> bool:
+    """Say whether a person may be asked while a connection is opened."""
+    return isinstance(target, HttpTarget) and target.authorization is not None and target.authorization.may_ask
+
+
 def _probe_seconds(target: Target, open_seconds: float) -> float | None:
     """Return the time for the answer to `server/discover`; None for the SDK's own, which stops while a person decides.
 
     The requests of an authorization have the limits of the request that needed it.
     """
-    if isinstance(target, HttpTarget) and target.authorization is not None:
-        return None
-    return min(open_seconds / 3, PROBE_SECONDS)
+    return None if _may_ask(target) else min(open_seconds / 3, PROBE_SECONDS)

@@ -162,7 +162,7 @@ class HttpClient(httpx2.AsyncClient):
             exchange.failure = error.failure
         except httpx2.RequestError as error:
             if _is_of_provider(error):
-                exchange.failure = NotRenewed(transport_failure(error).words).failure
+                exchange.failure = _not_renewed(transport_failure(error))
             else:
                 note(error, exchange)
         except Exception as error:
@@ -224,12 +224,16 @@ def _stand_in(request: httpx2.Request) -> httpx2.Response:
 
 
 def _is_of_provider(error: httpx2.RequestError) -> bool:
-    """Say whether an error is of a request to the provider of a connection that stands."""
+    """Say whether an error is of a request to the provider that renews a token, or of a connection that stands."""
     try:
         return bool(error.request.extensions.get(OF_PROVIDER))
     except RuntimeError:
         # It has no request.
         return False
+
+
+def _not_renewed(failure: Failure) -> Failure:
+    return NotRenewed(failure.words, failure.kind).failure
 
 
 def _place(error: Exception) -> str:

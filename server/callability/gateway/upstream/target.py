@@ -11,9 +11,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote, unquote, unquote_plus
 
 import httpx2
@@ -24,9 +25,10 @@ from callability.files import document
 from callability.gateway.config import CatalogEntry, ServerConfig
 from callability.gateway.config.secrets_file import read_variables
 from callability.gateway.config.variables import Unfillable, filled, unset, values
-from callability.gateway.upstream.authorization import Authorization
+from callability.gateway.upstream.authorization import NOWHERE, Authorization
 from callability.gateway.upstream.child import usual_environment
 from callability.gateway.upstream.failure import Failure
+from callability.gateway.upstream.login_store import StoredLogin
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,17 @@ class StdioTarget:
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """An MCP endpoint of the streamable HTTP transport, the headers of every request to it, and how it is authorized.
+    """An MCP endpoint on HTTP, the headers of every request to it, and how it is authorized.
 
     `secrets` are masked in every text of the server, in addition to those that are found in headers and URL.
+    `transport` is streamable HTTP (`http`) or HTTP+SSE (`sse`); without it, the second is tried after the first.
     """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    authorization: Authorization | None = field(default=None, repr=False)
+    authorization: Authorization | None = field(default=None, repr=False, compare=False)
+    transport: Literal["http", "sse"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,40 @@ def target_of(
         except document.Refused as refused:
             return _unreachable(f"cannot use its `env_file`: {refused.findings[0]}")
         return StdioTarget(full.command, full.args, {**inherited, **from_file, **full.env}, full.cwd, secrets)
-    return HttpTarget(full.url or "", full.headers, secrets=secrets, authorization=authorization)
+    transport = None if full.type == "stdio" else full.type
+    return HttpTarget(full.url or "", full.headers, secrets, authorization, transport)
+
+
+def logged_in_target(
+    entry: ServerConfig | CatalogEntry,
+    stored: StoredLogin,
+    remedy: str,
+    environment: Mapping[str, str] = os.environ,
+) -> Target:
+    """Return the target of an entry, with its stored login if it has one; nobody is asked to authorize it.
+
+    `remedy` ends the sentence that says that a person has to.
+    """
+    target = target_of(entry, environment)
+    if not isinstance(target, HttpTarget) or not may_log_in(entry):
+        return target
+    client = filled(entry, environment).oauth
+    authorization = Authorization(
+        target.url,
+        NOWHERE,
+        None,
+        client_id=client.client_id if client else None,
+        client_secret=client.client_secret if client else None,
+        stored=stored,
+        remedy=remedy,
+        only_if_offered=client is None,
+    )
+    return replace(target, authorization=authorization)
+
+
+def may_log_in(entry: ServerConfig | CatalogEntry) -> bool:
+    """Say whether a person can authorize the connection: it is over HTTP, and no header of the config does it."""
+    return entry.url is not None and not any(name.lower() == "authorization" for name in entry.headers)
 
 
 def _unreachable(words: str) -> Unreachable:

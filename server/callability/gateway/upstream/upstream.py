@@ -105,8 +105,9 @@ class Upstream:
 
     @property
     def has_consent(self) -> bool:
-        """Whether a person authorized the connection."""
-        return isinstance(self._target, HttpTarget) and self._target.authorization is not None
+        """Whether a person authorized the connection in a dialog, and can do so again."""
+        authorization = self._target.authorization if isinstance(self._target, HttpTarget) else None
+        return authorization is not None and authorization.may_ask
 
     @property
     def left_out(self) -> tuple[str, ...]:
