@@ -11,8 +11,10 @@ import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from mcp import Client
 
@@ -31,28 +33,28 @@ _OPTIONS = {"--agent", "--approvals", "--metrics-address", "--policy", "--policy
 
 
 @asynccontextmanager
-async def client_of(config: Path, *arguments: str) -> AsyncIterator[Client]:
+async def client_of(config: Path, *arguments: str, **of_client: Any) -> AsyncIterator[Client]:
     """Run a gateway in this event loop, with arguments of the command, and yield a client that is connected to it."""
     given = _given(arguments)
     with _logged(config.parent / "gateway.log"):
         async with (
             _options(config, given) as options,
             opened(options) as router,
-            Client(mcp_server(router, given.get("--agent", ""))) as client,
+            Client(mcp_server(router, given.get("--agent", "")), **of_client) as client,
         ):
             yield client
 
 
 @contextmanager
-def http_gateway(config: Path, *arguments: str) -> Iterator[str]:
+def http_gateway(config: Path, *arguments: str, has_status_socket: bool = False) -> Iterator[str]:
     """Run a gateway over HTTP in a thread, with arguments of the command, and yield its URL."""
     given = _given(arguments)
     url: Future[str] = Future()
     ready: Future[tuple[asyncio.AbstractEventLoop, StopSignals]] = Future()
 
     async def serve() -> None:
-        async with _options(config, given) as options:
-            signals = StopSignals()
+        async with _options(config, given) as connected:
+            options, signals = replace(connected, has_status_socket=has_status_socket), StopSignals()
             ready.set_result((asyncio.get_running_loop(), signals))
             await run(options, "http", HttpPort("127.0.0.1:0"), "", url.set_result, signals)
 

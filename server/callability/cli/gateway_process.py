@@ -131,7 +131,15 @@ async def connected_options(
         PolicyRefused: the config has `strict_labels`, and the policy has errors.
     """
     metrics, policy = Metrics(), PolicyClient()
-    options = GatewayOptions(config, approvals, policy, metrics, labels=LabelCheck(policy, metrics))
+    options = GatewayOptions(
+        config,
+        approvals,
+        policy,
+        metrics,
+        labels=LabelCheck(policy, metrics),
+        policy_directory=directory,
+        policy_address=service.address if service else "",
+    )
     async with AsyncExitStack() as stack:
         beginning = _Beginning(stack, options, directory, service)
         with exposed(metrics.registry, metrics_address):
@@ -202,7 +210,8 @@ def run_and_exit(
     """
 
     async def serve() -> None:
-        async with opened as options:
+        async with opened as connected:
+            options = replace(connected, has_status_socket=True)
             with status_line(options.metrics):
                 logging_start = asyncio.create_task(_log_start(options))
                 try:

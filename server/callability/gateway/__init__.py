@@ -13,6 +13,7 @@ Its rooms, bottom to top; each imports only from those above it in this list:
 - `tools`: the gateway's own tools, from the dispatch of a call to its answer
 - `agents`: which agent sends a request, and whom to notify of a changed tool list
 - `offline`: what the commands read from servers without a running gateway
+- `unserved_gateway`: the gateway of an agent over files, which nobody is served by
 - `login`: a person's login at one server, from a terminal
 - `runtime`: the running gateway, which applies every edit of its files
 - `people`: the page on which a person looks at the user's gateway, and unlocks what a person may unlock

@@ -11,7 +11,9 @@ import hmac
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from mcp import MCPError
@@ -22,7 +24,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp_types import INTERNAL_ERROR, SubscriptionsListenRequestParams, SubscriptionsListenResult, Tool
 
-from callability.gateway.config import AgentConfig, HttpConfig
+from callability.gateway.config import AgentConfig, Config, HttpConfig
 from callability.gateway.config.model import MAX_SESSIONS
 from callability.gateway.tools.dispatch import Gateway
 
@@ -95,6 +97,22 @@ class ListChangedNotifier:
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class FilesInEffect:
+    """The files by which a gateway answers: a digest tells whether one was edited since.
+
+    `refused` has a sentence about each that is not in effect as it is written.
+    """
+
+    config: Config | None
+    approvals: Path | None = None
+    approvals_digest: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_FILES = FilesInEffect(None)
+
+
 class Tokens:
     """Identifies agents by the SHA-256 of their bearer tokens."""
 
@@ -129,6 +147,8 @@ class AgentRouter:
         self.list_changed = ListChangedNotifier()
         self.http_changed: Callable[[], object] = lambda: None
         """Called after an edit has replaced the limits for agents over HTTP."""
+        self.files: Callable[[], FilesInEffect] = lambda: NO_FILES
+        """Returns the files that are in effect."""
         self.is_over_http = False
         """Whether agents come over HTTP, where one without a token has no name."""
         self.replace(by_agent, nobody, tokens, http)
@@ -173,6 +193,13 @@ class AgentRouter:
     def agents_seeing(self, server: str) -> tuple[str, ...]:
         """Return the agents that may see a server."""
         return tuple(agent for agent, gateway in self._by_agent.items() if gateway.sees(server))
+
+    def gateway_named(self, agent: str) -> Gateway | None:
+        """Return the gateway of an agent of the config, or of callers without a name; None if there is no such agent.
+
+        It is for people who ask about the agent: whether such an agent can connect does not matter.
+        """
+        return self._by_agent.get(agent)
 
     @property
     def tools(self) -> Mapping[str, tuple[Tool, ...]]:

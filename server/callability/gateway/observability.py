@@ -406,7 +406,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class Metrics:
-    """Counts and gauges; none of them names a tool of a server, one names servers, and one the agents of the config."""
+    """Counts and gauges; none of them names a tool of a server, two name servers, and one the agents of the config."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -462,6 +462,9 @@ class Metrics:
         self.changed_definitions: Callable[[], Mapping[str, int]] = dict
         """The number of tools by server whose definitions changed, and that are not approved in their new form."""
         self.registry.register(_ChangedDefinitions(self))
+        self.failed_servers: Callable[[], Mapping[str, str]] = dict
+        """The load status of each server that does not recover by itself."""
+        self.registry.register(_FailedServers(self))
         self.undeclared_labels = 0
         self.labels_unchecked = False
         self.opted_in_calls = 0
@@ -566,4 +569,22 @@ class _ChangedDefinitions(Collector):
         )
         for server, tools in sorted(self._metrics.changed_definitions().items()):
             family.add_metric((server,), tools)
+        yield family
+
+
+class _FailedServers(Collector):
+    """The servers that only a person brings back, as they are when they are read."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "callability_failed_servers",
+            "1 for each enabled server whose latest load was denied or needs attention.",
+            None,
+            ("server", "status"),
+        )
+        for server, status in sorted(self._metrics.failed_servers().items()):
+            family.add_metric((server, status), 1)
         yield family

@@ -31,6 +31,19 @@ def open_seconds(config: Config, server: ServerConfig | CatalogEntry) -> float:
     return deadlines.open_seconds if "open_seconds" in deadlines.model_fields_set else FIRST_START_SECONDS
 
 
+def unstarted_upstreams(config: Config) -> dict[str, Upstream]:
+    """Return an upstream for each server of a config; none is started."""
+    return {
+        name: Upstream(
+            name,
+            target_of(server, config.environment),
+            open_seconds=open_seconds(config, server),
+            names_only=server.quarantined,
+        )
+        for name, server in config.servers.items()
+    }
+
+
 async def snapshot(
     config: Config, approvals: Approvals, agent: str, report: Callable[[str, str], None], *, connecting: bool
 ) -> CheckToolsRequest:
@@ -40,15 +53,7 @@ async def snapshot(
     and they are disconnected again. Without it, and for a server that cannot be connected, the tools are those that the
     files name.
     """
-    upstreams = {
-        name: Upstream(
-            name,
-            target_of(server, config.environment),
-            open_seconds=open_seconds(config, server),
-            names_only=server.quarantined,
-        )
-        for name, server in config.servers.items()
-    }
+    upstreams = unstarted_upstreams(config)
     inventory = Inventory(config, approvals, upstreams)
     if agent:
         inventory = inventory.scoped(config.agents[agent].servers)

@@ -9,8 +9,11 @@ from pathlib import Path
 import anyio
 import httpx2
 
+from support.edits import edit
+from support.gateway_in_process import http_gateway
 from support.gateway_requests import initialized
 from support.gateways import agents_of, call, client_with, http_gateway_process, retrieve, shelf, token_of, write_config
+from support.waiting import eventually
 
 READ = {"name": "read_file", "description": "Reads a file."}
 
@@ -57,3 +60,21 @@ def test_calls_rejections_and_sessions_are_counted(tmp_path: Path) -> None:
     assert found['callability_agent_calls_total{outcome="error",tool="enable_server"}'] == 1
     assert 'callability_agent_calls_total{outcome="rejected",tool="enable_server"}' not in found
     assert not [name for name in found if "read_file" in name or "delete_file" in name]
+
+
+def test_a_server_that_only_a_person_brings_back_is_named(tmp_path: Path) -> None:
+    """As long as it does not load; one that loads, or is switched off, is not in the metric."""
+    servers = {
+        "files": shelf(tmp_path, "files", READ),
+        "off": {"command": "/nowhere/to/be/found", "enabled": False},
+        "down": {"command": "/nowhere/to/be/found"},
+    }
+    config = write_config(tmp_path, servers)
+
+    def failed() -> list[str]:
+        return [name for name in _values(tmp_path / "gateway.log") if name.startswith("callability_failed_servers")]
+
+    with http_gateway(config, "--metrics-address", "127.0.0.1:0"):
+        eventually(lambda: failed() == ['callability_failed_servers{server="down",status="permanent"}'])
+        edit(config, servers={"down": shelf(tmp_path, "down", READ)})
+        eventually(lambda: failed() == [])

@@ -66,8 +66,9 @@ async def _serving() -> AsyncIterator[tuple[int, Callable[[], Awaitable[int]]]]:
 class _Client:
     """Asks, and reads nothing of the answer until `rest`."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
         self._socket = socket.socket()
+        self._socket.bind((address, 0))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         self._socket.settimeout(SECONDS)
         self._socket.connect(("127.0.0.1", port))
@@ -106,7 +107,7 @@ def test_a_client_that_reads_nothing_of_an_answer_loses_its_connection(monkeypat
 def test_what_waits_for_an_agent_that_reads_nothing_is_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many connections it has: the answer that would be too much ends its own, and the others are whole."""
+    """However many connections it has: those end of which nothing was read for longest, and the others are whole."""
     monkeypatch.setattr(http_sessions, "UNREAD_BYTES", 2 * SIZE)
 
     async def story() -> None:
@@ -116,11 +117,51 @@ def test_what_waits_for_an_agent_that_reads_nothing_is_bounded(
 
             await becomes(served, 5)
             await becomes(connections, 2)
-            assert sorted([await asyncio.to_thread(each.rest) for each in unread]) == [0, 0, 0, SIZE, SIZE]
+            read = [await asyncio.to_thread(each.rest) for each in unread]
+            assert [count == SIZE for count in read] == [False, False, False, True, True]
             assert await asyncio.to_thread(_Client(port).rest) == SIZE
 
     asyncio.run(story())
     assert "clients without a token do not read answers: over 48 MiB would wait" in caplog.text
+
+
+def test_a_client_without_a_token_that_reads_is_answered_while_others_read_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are one agent to the gateway: what waits for those who do not read makes room for one who does."""
+    monkeypatch.setattr(http_sessions, "UNREAD_BYTES", 2 * SIZE)
+    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", SECONDS)
+
+    async def story() -> None:
+        async with _serving() as (port, connections):
+            _requests.clear()
+            unread = [await asyncio.to_thread(_Client, port) for _ in range(2)]
+            await becomes(served, 2)
+            for _ in range(2):
+                assert await asyncio.to_thread(_Client(port).rest) == SIZE
+            await becomes(connections, 1)
+            assert [await asyncio.to_thread(each.rest) == SIZE for each in unread] == [False, True]
+
+    asyncio.run(story())
+
+
+def test_a_client_is_not_ended_for_what_waits_for_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it has read nothing for longest: the address for which most waits makes room."""
+    monkeypatch.setattr(http_sessions, "UNREAD_BYTES", 3 * SIZE)
+    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", SECONDS)
+
+    async def story() -> None:
+        async with _serving() as (port, connections):
+            _requests.clear()
+            slow = await asyncio.to_thread(_Client, port, "127.0.0.2")
+            await becomes(served, 1)
+            greedy = [await asyncio.to_thread(_Client, port) for _ in range(4)]
+            await becomes(served, 5)
+            await becomes(connections, 3)
+            assert await asyncio.to_thread(slow.rest) == SIZE
+            assert [await asyncio.to_thread(each.rest) == SIZE for each in greedy] == [False, False, True, True]
+
+    asyncio.run(story())
 
 
 def test_an_agent_over_stdio_that_reads_no_answers_ends_the_gateway(tmp_path: Path) -> None:

@@ -265,6 +265,13 @@ def new_config() -> Path:
     return default_config()
 
 
+def socket_directories() -> tuple[Path, ...]:
+    """Return the directories for the sockets of running gateways: beside the default config, or else the session's."""
+    directory, session = _directory(), os.environ.get("XDG_RUNTIME_DIR", "")
+    beside = () if directory is None else (directory / "run",)
+    return (*beside, Path(session) / _APP) if os.path.isabs(session) else beside
+
+
 def is_found_without_option(config: Path) -> bool:
     """Say whether a command finds a config by itself, from any directory and with nothing set but the home directory.
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from callability.client.judgements import Judgements
-from callability.gateway.agents import AgentRouter, Tokens
+from callability.contract.vocabulary import LoadStatus
+from callability.gateway.agents import AgentRouter, FilesInEffect, Tokens
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import Config, HttpConfig, ServerConfig
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
@@ -42,6 +43,7 @@ from callability.gateway.upstream import (
     unwitnessed,
 )
 
+_NOT_BY_ITSELF = frozenset({LoadStatus.DENIED, LoadStatus.PERMANENT})
 _logger = logging.getLogger(__name__)
 
 
@@ -98,6 +100,11 @@ class UpstreamPool:
     def loads(self) -> Mapping[str, int]:
         """Return how many enabled servers have each load status; callable from any thread."""
         return numbers_of(self.supervisors.values())
+
+    def failed(self) -> Mapping[str, str]:
+        """Return the load status of each enabled server that does not recover by itself; callable from any thread."""
+        outcomes = {name: supervisor.outcome for name, supervisor in self.supervisors.items()}
+        return {name: str(it.status) for name, it in outcomes.items() if it and it.status in _NOT_BY_ITSELF}
 
     def apply(self, config: Config, scope: Collection[str] | None = None) -> None:
         """Start the new servers of a config, and start to close those that it no longer has; the others are not
@@ -203,6 +210,12 @@ class GatewayOptions:
     """What loads the policy while the gateway answers already; it fails if the policy is refused."""
     rest_seconds: float = REST_SECONDS
     """For how long after the start of a failed opening calls do not open the server again."""
+    policy_directory: Path | None = None
+    """Where the policy of this process is read from; None: the shipped one, or that of a service."""
+    policy_address: str = ""
+    """The service that decides, if one does."""
+    has_status_socket: bool = False
+    """Whether people's commands on this machine can ask this gateway."""
 
 
 @asynccontextmanager
@@ -237,6 +250,7 @@ class GatewayRuntime:
         self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness)
         self._catalog = Catalog(options.policy, self._announce, witness=self._witness)
         options.metrics.follow(self._pool.states, self._pool.loads)
+        options.metrics.failed_servers = self._pool.failed
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
         self._warnings = NameWarnings()
@@ -248,6 +262,7 @@ class GatewayRuntime:
         self.listed: Callable[[str, tuple[UpstreamTool, ...]], object] = lambda server, tools: None
         """Called with each list of a server's tools that counts."""
         self.router = AgentRouter(*self._made())
+        self.router.files = self._files_in_effect
         self._warn_of_names()
 
     @property
@@ -316,6 +331,11 @@ class GatewayRuntime:
         await asyncio.gather(self._pool.close(), self._catalog.close())
         await self._forms.close()
         await self._changes.close()
+
+    def _files_in_effect(self) -> FilesInEffect:
+        files = self._files
+        refused = self._options.file_status.messages()
+        return FilesInEffect(files.config, files.approvals_path(files.config), files.approvals.digest, refused)
 
     def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
         """Return gateways over the current files: for each agent, for a caller without a name, and for nobody."""

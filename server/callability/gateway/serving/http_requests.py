@@ -185,6 +185,7 @@ class _Answer:
         self._send = send
         self._abort: Callable[[], object] = scope.get(ABORT, lambda: None)
         self._agent = _agent(scope)
+        self._address = str((scope.get("client") or ("",))[0])
         self._agents = agents
         self._whole = False
         self._is_stream = False
@@ -211,14 +212,12 @@ class _Answer:
     async def _send_in_pieces(self, message: Message) -> None:
         """Send a large part piece by piece, so that no more of it waits in the connection than the client reads."""
         body = memoryview(message["body"])
-        with self._agents.waiting(self._agent, len(body)) as may_wait:
-            if not may_wait:
-                self._abort()
-                return
+        with self._agents.waiting(self._agent, self._address, len(body), self._abort) as read:
             for start in range(0, len(body), PIECE_BYTES):
                 piece = bytes(body[start : start + PIECE_BYTES])
                 more = start + PIECE_BYTES < len(body) or message.get("more_body", False)
                 await self._send({**message, "body": piece, "more_body": more})
+                read(len(piece))
 
     async def complete(self) -> None:
         """End an answer that was started, so that the client sees an end and not a loss."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from callability.gateway.serving.http_connections import most_connections
 from callability.process.logs import LogInterval
 
 UNREAD_BYTES = 64 * 1024 * 1024
-"""Bytes of answers that may wait for an agent to read them."""
+"""Bytes of answers that may wait for an agent to read them; clients without a token are one agent."""
 RESERVE = 16
 """Messages of an agent at its limit that are read at a time: they may end its requests, or be answers of its user."""
 _logger = logging.getLogger(__name__)
@@ -33,6 +33,15 @@ class TooManyRequests(Exception):
     status = HTTPStatus.TOO_MANY_REQUESTS
 
 
+@dataclass(eq=False, slots=True)
+class _Unread:
+    """An answer of which `size` bytes wait for the client at an address."""
+
+    address: str
+    size: int
+    end: Callable[[], object]
+
+
 class HttpAgents:
     """Counts the requests of each agent; use it in one event loop."""
 
@@ -40,26 +49,50 @@ class HttpAgents:
         self._limits = limits
         self._in_progress: Counter[str] = Counter()
         self._refusals = LogInterval()
-        self._unread: Counter[str] = Counter()
+        self._unread: defaultdict[str, dict[_Unread, None]] = defaultdict(dict)
+        """The answers that wait, by agent; those of which something was read last are last."""
         self._ends = LogInterval()
 
     @contextmanager
-    def waiting(self, agent: str, size: int) -> Iterator[bool]:
-        """Count bytes of an answer until they are sent; yield whether they may wait for the agent to read them."""
-        if self._unread[agent] and self._unread[agent] + size > UNREAD_BYTES:
-            if happened := self._ends.due(agent):
-                who = f"agent `{agent}` does" if agent else "clients without a token do"
-                words = "%s not read answers: over %d MiB would wait (connections ended since the last such line: %d)"
-                _logger.warning(words, who, UNREAD_BYTES // 1024**2, happened)
-            yield False
-            return
-        self._unread[agent] += size
+    def waiting(
+        self, agent: str, address: str, size: int, end: Callable[[], object]
+    ) -> Iterator[Callable[[int], None]]:
+        """Count bytes of an answer until they are sent; yield what is called with the number of each part that is read.
+
+        If more would wait for an agent than may, connections of those clients end that read least: clients without a
+        token are one agent, and one of them must not use up what the others need. `end` ends the connection.
+        """
+        answer = _Unread(address, size, end)
+        while (waiting := self._unread[agent]) and sum(each.size for each in waiting) + size > UNREAD_BYTES:
+            self._end_one(agent, waiting, answer)
+        self._unread[agent][answer] = None
+
+        def read(part: int) -> None:
+            answer.size -= part
+            if answer in self._unread[agent]:
+                del self._unread[agent][answer]
+                self._unread[agent][answer] = None
+
         try:
-            yield True
+            yield read
         finally:
-            self._unread[agent] -= size
+            self._unread[agent].pop(answer, None)
             if not self._unread[agent]:
                 del self._unread[agent]
+
+    def _end_one(self, agent: str, waiting: dict[_Unread, None], new: _Unread) -> None:
+        """End a connection of the address for which most waits: the one of which nothing was read for longest."""
+        sizes = Counter[str]()
+        for each in (*waiting, new):
+            sizes[each.address] += each.size
+        address = max((each.address for each in waiting), key=sizes.__getitem__)
+        ended = next(each for each in waiting if each.address == address)
+        if happened := self._ends.due(agent):
+            who = f"agent `{agent}` does" if agent else "clients without a token do"
+            words = "%s not read answers: over %d MiB would wait (connections ended since the last such line: %d)"
+            _logger.warning(words, who, UNREAD_BYTES // 1024**2, happened)
+        del waiting[ended]
+        ended.end()
 
     @contextmanager
     def counted(self, agent: str, *, may_be_message: bool) -> Iterator[bool]:

@@ -21,6 +21,7 @@ from callability.gateway.agents import AgentRouter
 from callability.gateway.runtime.runtime import GatewayOptions, opened_runtime
 from callability.gateway.serving.http_connections import HttpPort
 from callability.gateway.serving.mcp_server import mcp_server
+from callability.gateway.serving.status_socket import status_socket
 from callability.gateway.serving.streams import limited, readable
 from callability.gateway.serving.user_socket import UserSocket
 from callability.process.uvicorn_server import StopSignals
@@ -59,7 +60,8 @@ async def run(
     lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with nullcontext() if transport == "stdio" else _listening_at(port, options) as listener:
         only = agent if transport == "stdio" else ""
-        async with opened_runtime(replace(options, only_agent=only)) as runtime:
+        options = replace(options, only_agent=only)
+        async with opened_runtime(options) as runtime, status_socket(options, runtime.router):
             router = runtime.router
             if listener is None:
                 serve = _serve_stdio(router, agent, lost)

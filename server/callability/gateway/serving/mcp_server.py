@@ -25,6 +25,8 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import NoBackChannelError
 from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
     ElicitationCapability,
@@ -43,10 +45,12 @@ from pydantic import ValidationError
 from starlette.requests import HTTPConnection
 
 from callability import __version__
+from callability.client import PolicyUnavailable
 from callability.gateway.agents import AgentRouter
 from callability.gateway.catalog import ConsentAnswer, ConsentRequest
 from callability.gateway.serving.http_sessions import SESSION
 from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.tools.preflight import EXTENSION, SETTINGS, MalformedRider, RequiredTools
 from callability.gateway.upstream import PassedOn
 from callability.process import logs
 
@@ -225,7 +229,7 @@ class _Server(Server[Any]):
     """
 
     def create_initialization_options(self, *_: object, **__: object) -> InitializationOptions:
-        return super().create_initialization_options(NotificationOptions(tools_changed=True))
+        return super().create_initialization_options(NotificationOptions(tools_changed=True), {EXTENSION: SETTINGS})
 
 
 def mcp_server(router: AgentRouter, agent: str = "", session: str = "") -> Server[Any]:
@@ -235,8 +239,12 @@ def mcp_server(router: AgentRouter, agent: str = "", session: str = "") -> Serve
     """
     list_changed = router.list_changed
 
-    async def on_list_tools(_: object, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=list(router.gateway_for_request(agent).tools))
+    async def on_list_tools(
+        context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        gateway = router.gateway_for_request(agent)
+        facet = await _required_tools(gateway, context, dict((params and params.meta) or {}))
+        return ListToolsResult(tools=list(gateway.tools), _meta=facet)
 
     async def on_call_tool(
         context: ServerRequestContext[Any], params: CallToolRequestParams
@@ -262,6 +270,7 @@ def mcp_server(router: AgentRouter, agent: str = "", session: str = "") -> Serve
         on_call_tool=on_call_tool,
         on_subscriptions_listen=on_subscriptions_listen,
     )
+    server.extensions = {EXTENSION: SETTINGS}
     # First of all, so that what the library reports of a request has its id.
     server.middleware.insert(0, _identified)
     server.middleware += [remembered, as_it_came]
@@ -277,6 +286,30 @@ async def _identified(ctx: ServerRequestContext[Any], call_next: CallNext) -> Ha
 def _headers(ctx: ServerRequestContext[Any]) -> Mapping[str, str]:
     """Return the headers of a request over HTTP."""
     return ctx.request.headers if isinstance(ctx.request, HTTPConnection) else {}
+
+
+async def _required_tools(
+    gateway: Gateway, context: ServerRequestContext[Any], meta: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the metadata about the tools that a client says it needs; None if it says nothing.
+
+    What is malformed is ignored if the client does not declare the extension, as MCP has it of any unknown metadata.
+
+    Raises:
+        MCPError: what a client that declares the extension sends is malformed, or the policy gave no verdict.
+    """
+    if EXTENSION not in meta:
+        return None
+    declared = context.session.client_capabilities
+    negotiated = declared and EXTENSION in {**(declared.extensions or {}), **(declared.experimental or {})}
+    try:
+        return {EXTENSION: await gateway.preflight.check(RequiredTools.of(meta[EXTENSION]))}
+    except MalformedRider as error:
+        if not negotiated:
+            return None
+        raise MCPError(INVALID_PARAMS, f"`{EXTENSION}` is malformed: {error}") from error
+    except PolicyUnavailable as error:
+        raise MCPError(INTERNAL_ERROR, f"no verdict was computed: {error}") from error
 
 
 async def _answer_call(

@@ -76,6 +76,25 @@ class ToolCalls:
             return await self._unknown(name)
         return await logged(self._agent, server, tool, self._called(server, tool, given, meta, progress))
 
+    async def expected_answer(self, server: str, tool: str) -> Result | None:
+        """Return what a call would be answered now, without calling or opening anything; None if it would be sent.
+
+        Raises:
+            PolicyUnavailable: the service gave no answer.
+        """
+        if server not in self._inventory.servers:
+            return await self._unknown(f"{server}:{tool}")
+        upstream, known = self._inventory.upstream(server), self._inventory.known(server)
+        is_known = byte_length(tool) <= MAX_BYTES if upstream is None else tool in known.by_name
+        if not is_known and known.connected:
+            return await self._unknown(f"{server}:{tool}")
+        if is_known and (refused := await self._refused(known, tool)):
+            return refused
+        if upstream is not None and upstream.last_failure is not None:
+            error = UpstreamError(server, upstream.last_failure)
+            return await self._not_connected(error, server, "is not connected")
+        return None
+
     async def _called(
         self,
         server: str,

@@ -213,16 +213,6 @@ class Decisions:
             self._unread.judged(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
         return response
 
-    async def labels_that_lift(self, known: KnownServer, tool: str) -> tuple[FactChange, ...]:
-        """Return the changes of labels that lift the lock of a tool, by the rule that decides; nothing if none does.
-
-        Raises:
-            PolicyUnavailable: there is no answer.
-        """
-        response = await self.explain(known, tool)
-        changes = response.path.steps[0].changes if response.path.steps else ()
-        return tuple(change for change in changes if change.action == EDIT_LABELS.name)
-
     async def explain(self, known: KnownServer, tool: str) -> pb.ExplainToolResponse:
         """Decide one tool, and say why, and what would make it callable.
 
@@ -237,6 +227,16 @@ class Decisions:
             tool_facts=known.tool_facts(tool),
         )
         return await self._policy.explain_tool(request)
+
+    async def labels_that_lift(self, known: KnownServer, tool: str) -> tuple[FactChange, ...]:
+        """Return the changes of labels that lift the lock of a tool, by the rule that decides; nothing if none does.
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+        """
+        response = await self.explain(known, tool)
+        changes = response.path.steps[0].changes if response.path.steps else ()
+        return tuple(change for change in changes if change.action == EDIT_LABELS.name)
 
     async def judge(self, servers: Collection[KnownServer]) -> Judgement:
         """Decide every known tool of some servers; what has not changed since is not decided again.

@@ -33,6 +33,8 @@ from callability.gateway.tools.call import KEEPS_CHANGING, LOOKS, ToolCalls
 from callability.gateway.tools.catalog_tools import CatalogTools, Dialogs, NoDialogs
 from callability.gateway.tools.decisions import Commands, Decisions, Result
 from callability.gateway.tools.discovery import Discovery, ServerList
+from callability.gateway.tools.lock_report import LockReports
+from callability.gateway.tools.preflight import Preflight
 
 
 def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
@@ -180,6 +182,10 @@ class Gateway:
         self._inventory = inventory
         self._discovery = Discovery(inventory, decisions, phrases, loads, indexes)
         self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics, lambda: current()._calls)
+        self.lock_reports = LockReports(agent, inventory, decisions, self._calls, phrases, loads)
+        """Why the agent can or cannot call a tool, for people."""
+        self.preflight = Preflight(inventory, decisions, phrases, loads)
+        """Whether tools that the agent needs can be called now."""
         self._servers = ServerList(inventory, decisions, phrases, loads, file_status, changed_definitions)
         self._catalog_tools = (
             CatalogTools(catalog, inventory, decisions, phrases, loads, lambda: current()._catalog_tools)

@@ -1,0 +1,120 @@
+"""`callability preflight`: say before a job whether the tools that it needs can be called."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from callability.cli.console import write_table
+from callability.cli.gateway_answers import (
+    AskOfflineOption,
+    FilesOption,
+    GatewayPidOption,
+    GatewayQuery,
+    QueriedAgentOption,
+)
+from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption
+from callability.cli.options import JsonOption, PolicyAddressOption, PolicyOption, leave
+from callability.cli.policy_service import (
+    PolicyCaOption,
+    PolicyCertificateOption,
+    PolicyKeyOption,
+    PolicyService,
+    PolicyTokenFileOption,
+)
+from callability.cli.terminal import escaped
+from callability.contract.finding import shown
+from callability.gateway.tools.preflight import (
+    BLOCKED,
+    MOST_TOOLS,
+    READY,
+    RETRYABLE,
+    UNKNOWN_IDS,
+    MalformedRider,
+    RequiredTools,
+)
+from callability.process.regular_file import read_regular
+
+EXIT_CODES = {READY: 0, RETRYABLE: 10, BLOCKED: 11, UNKNOWN_IDS: 12}
+"""The exit code of each verdict; the worst verdict about a tool is that of all."""
+_MAX_FILE = 64 * 1024
+_COLUMNS = ("tool", "status", "reason", "action", "detail")
+
+
+def preflight(
+    tools: Annotated[
+        list[str] | None, typer.Argument(metavar="SERVER:TOOL...", help=f"The tools, at most {MOST_TOOLS}.")
+    ] = None,
+    file: Annotated[
+        str,
+        typer.Option("--file", metavar="FILE", help="Read the tools from a file, one a line; `-` is standard input."),
+    ] = "",
+    agent: QueriedAgentOption = None,
+    config: GivenConfigOption = None,
+    gateway: GatewayPidOption = None,
+    files: FilesOption = False,
+    offline: AskOfflineOption = False,
+    approvals: GivenApprovalsOption = None,
+    policy: PolicyOption = None,
+    policy_address: PolicyAddressOption = None,
+    policy_ca: PolicyCaOption = None,
+    policy_certificate: PolicyCertificateOption = None,
+    policy_key: PolicyKeyOption = None,
+    policy_token_file: PolicyTokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether an agent can call the tools that a job needs, before the job starts.
+
+    A running gateway answers, or the files alone are read, as by `callability why`. No tool is called. A tool out of
+    the agent's scope is reported as one that does not exist. Exit code 0: every tool is ready. 10: a server is not
+    connected yet, or not any more: try again later. 11: a person must lift a lock first. 12: there is no such tool. The
+    worst one wins. 1: a file is refused, or there is no verdict. 2: usage error.
+    """
+    named = [*(tools or ()), *(_ids_in(file) if file else ())]
+    try:
+        required = RequiredTools.named(named)
+    except MalformedRider:
+        leave(f"name 1 to {MOST_TOOLS} tools, as arguments or by `--file`; these are {len(named)}", 2)
+    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
+    query = GatewayQuery(agent, config, approvals, policy, service, gateway, files, offline)
+    running = query.gateway()
+    if running is not None:
+        found = running.ask(ask="preflight", agent=agent, tools=[*required.ids])
+    else:
+        # It imports the MCP SDK, which takes longer than a running gateway takes to answer.
+        from callability.cli.file_answers import FileAnswers  # noqa: PLC0415
+
+        found = FileAnswers(query).preflight(required)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        write_table(_COLUMNS, [_cells(each) for each in found["tools"]])
+        typer.echo(f"verdict: {found['verdict']}")
+    raise typer.Exit(EXIT_CODES[found["verdict"]])
+
+
+def _ids_in(file: str) -> Iterator[str]:
+    """Yield the ids in a file, or exit with code 1; blank lines, and those that begin with `#`, are skipped."""
+    try:
+        data = sys.stdin.buffer.read(_MAX_FILE + 1) if file == "-" else read_regular(Path(file), _MAX_FILE + 1)
+        lines = data.decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror or "error").lower() if isinstance(error, OSError) else "it is not UTF-8"
+        leave(f"{shown(file)} cannot be read: {why}", 1)
+    if len(data) > _MAX_FILE:
+        leave(f"{shown(file)} has more than {_MAX_FILE:,} bytes", 1)
+    yield from (line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def _cells(result: Mapping[str, Any]) -> list[str]:
+    near = result.get("did_you_mean")
+    detail = f"{result.get('detail', '')} {result.get('remediation', '')}".strip()
+    if near:
+        detail += f" Did you mean {' or '.join(near)}?"
+    cells = [*(str(result.get(key) or "-") for key in ("id", "status", "reason", "action")), detail or "-"]
+    return [*map(escaped, cells)]

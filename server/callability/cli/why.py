@@ -1,0 +1,192 @@
+"""`callability why`: say why an agent can or cannot call a tool, and which line of which file decides it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from callability.cli.gateway_answers import (
+    AskOfflineOption,
+    FilesOption,
+    GatewayPidOption,
+    GatewayQuery,
+    QueriedAgentOption,
+    places_of,
+)
+from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption
+from callability.cli.options import JsonOption, PolicyAddressOption, PolicyOption, leave
+from callability.cli.policy_service import (
+    PolicyCaOption,
+    PolicyCertificateOption,
+    PolicyKeyOption,
+    PolicyService,
+    PolicyTokenFileOption,
+)
+from callability.cli.terminal import escaped
+from callability.contract.finding import Place, shown
+from callability.contract.vocabulary import MAX_BYTES, byte_length
+
+Report = Mapping[str, Any]
+_ENDS = {
+    "callable": "then it can be called",
+    "not_known": "what else locks it is not known: the policy is too large to look at every combination",
+}
+
+
+def why(
+    name: Annotated[str, typer.Argument(metavar="SERVER:TOOL", help="The tool, as an agent names it.")],
+    agent: QueriedAgentOption = None,
+    config: GivenConfigOption = None,
+    gateway: GatewayPidOption = None,
+    files: FilesOption = False,
+    offline: AskOfflineOption = False,
+    approvals: GivenApprovalsOption = None,
+    policy: PolicyOption = None,
+    policy_address: PolicyAddressOption = None,
+    policy_ca: PolicyCaOption = None,
+    policy_certificate: PolicyCertificateOption = None,
+    policy_key: PolicyKeyOption = None,
+    policy_token_file: PolicyTokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why an agent can or cannot call a tool: the rule, each fact with its file and line, and the way to callable.
+
+    A running gateway of this user answers if one has this config; otherwise, and with `--files`, `--offline`,
+    `--approvals`, `--policy` or `--policy-address`, the files alone are read. The server of the tool is then connected,
+    unless `--offline` is given; a server on stdio is started. Nothing is called, and no file is changed. Exit code 0:
+    answered. 1: a file is refused, or there is no verdict. 2: usage error; there is no such agent; or several gateways
+    match.
+    """
+    server, colon, tool = name.partition(":")
+    if not colon or not server or not tool:
+        leave(f"{shown(name)} is not SERVER:TOOL", 2)
+    if max(byte_length(server), byte_length(tool)) > MAX_BYTES:
+        leave(f"the name of a server or a tool has at most {MAX_BYTES} bytes", 2)
+    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
+    query = GatewayQuery(agent, config, approvals, policy, service, gateway, files, offline)
+    running = query.gateway()
+    if running is not None:
+        report = running.ask(ask="why", agent=agent, server=server, tool=tool)
+        places = places_of(running)
+        service_address = (running.about.get("policy") or {}).get("address")
+        by = {"gateway": running.pid, "started": running.about["started"], "config": str(running.config)}
+    else:
+        # It imports the MCP SDK, which takes longer than a running gateway takes to answer.
+        from callability.cli.file_answers import FileAnswers  # noqa: PLC0415
+
+        answers = FileAnswers(query)
+        report, places = answers.report(server, tool), answers.places
+        service_address = service.address if service else None
+        by = {"gateway": None, "started": None, "config": str(answers.files.config.path)}
+    placed = {"by": {**by, "service": service_address}, **places.placed(report)}
+    typer.echo(json.dumps(placed, indent=2) if as_json else "\n".join(_lines(placed)))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    subject = f"{escaped(report['server'])}:{escaped(report['tool'])}"
+    whose = f"agent {shown(report['agent'])}" if report["agent"] else "a caller without a name"
+    yield f"{subject} for {whose}: {_status(report)}"
+    yield f"  answered by      {_answered_by(report['by'])}"
+    yield from (f"  newer            {escaped(file)} was edited since" for file in report["newer_files"])
+    yield from (f"  refused          {escaped(text)}" for text in report["refused_edits"].values())
+    if report["rule_at"]:
+        yield f"  rule at          {_place(report['rule_at'])}"
+    elif report.get("rule"):
+        yield f"  rule at          the policy of the service at {escaped(report['by']['service'])}"
+    yield f"  lifted by        {report['lifted_by']}"
+    if report.get("unread"):
+        yield f"  not read         {', '.join(report['unread'])}"
+    yield f"  the agent reads  {escaped(report['answer']) if report['answer'] else 'nothing: its call is passed on'}"
+    yield from _connection(report.get("connection"))
+    if report["facts"]:
+        yield from ("", "facts")
+        yield from (f"  {each['fact']}: {escaped(each['value'])}, {_source(each['from'])}" for each in report["facts"])
+    yield from ("", "way to callable", *_way(report))
+
+
+def _status(report: Report) -> str:
+    if report["because"] != "verdict":
+        return f"{report['status']}, because {escaped(report['why'])}"
+    how = "undetermined at" if report["undetermined"] else "by"
+    return f"{report['status']}, {how} rule `{report['rule']}`"
+
+
+def _answered_by(by: Report) -> str:
+    config = f"config {escaped(by['config'])}"
+    if by["gateway"] is None:
+        return f"the files alone, {config}"
+    return f"the gateway that runs as process {by['gateway']}, started {by['started']}, {config}"
+
+
+def _connection(connection: Report | None) -> Iterator[str]:
+    load = (connection or {}).get("load")
+    if connection and load:
+        yield f"  server           {load['status']}: it {escaped(load['why'])} ({_place(load['from'])})"
+    elif connection and connection["state"] != "connected":
+        state = connection["state"]
+        yield f"  server           {'not connected' if state == 'closed' else state}"
+
+
+def _way(report: Report) -> Iterator[str]:
+    if report["because"] != "verdict":
+        yield f"  1. {report['lifted_by']}: {escaped(report['do'])} ({_source(report['from'])})"
+        return
+    number = 0
+    for step in report["steps"]:
+        for change in step["changes"]:
+            number += 1
+            yield f"  {number}. {change['by']}: {_doing(change)}"
+    load = (report.get("connection") or {}).get("load")
+    if load:
+        number += 1
+        yield f"  {number}. {escaped(load['do'])}"
+    yield f"  {_end(report) if number or report['status'] != 'callable' else 'it is callable: call it'}"
+
+
+def _doing(change: Report) -> str:
+    by_hand = _by_hand(change["edit"])
+    doing = escaped(change["do"]) or f"change `{change['fact']}` to {' or '.join(change['wanted'])}"
+    return f"{doing}; or by hand: {by_hand}" if by_hand else f"{doing} ({_source(change['from'])})"
+
+
+def _by_hand(edit: Report | None) -> str:
+    if edit is None:
+        return ""
+    key = next((str(each) for each in reversed(edit["keys"]) if isinstance(each, str)), "")
+    match edit["do"]:
+        case "set":
+            return f"{_place(edit)}: write `{key}: {escaped(edit['value'])}`"
+        case "add":
+            return f"{_place(edit)}: add {shown(edit['value'])} to `{key}`"
+        case _ if isinstance(edit["keys"][-1], int):
+            return f"{_place(edit)}: remove {shown(edit['value'])} from `{key}`"
+        case _:
+            return f"{_place(edit)}: remove {shown(key)}" + (
+                f", to line {edit['last_line']}" if edit["last_line"] > edit["line"] else ""
+            )
+
+
+def _end(report: Report) -> str:
+    rule = _place(report["rule_at"]) if report["rule_at"] else f"at {escaped(report['by']['service'])}"
+    match report["end"]:
+        case "policy_change":
+            return f"only a change of the policy lifts it: its operator edits rule `{report['rule']}`, {rule}"
+        case "find_out":
+            return f"then it depends on {', '.join(report['find_out'])}, which could not be read"
+        case end:
+            return _ENDS[end]
+
+
+def _source(source: Report) -> str:
+    note = escaped(source["note"])
+    if not source["file"]:
+        held = {"listing": "what the server lists", "call": "the question"}.get(source["in"], "no file holds it")
+        return f"{held}: {note}" if note else held
+    return f"{_place(source)}: {note}" if note else _place(source)
+
+
+def _place(at: Report) -> str:
+    return str(Place(at["file"], at["line"], at["column"]))

@@ -1,0 +1,193 @@
+"""Why an agent can or cannot call a tool: the verdict, each fact with its source, and the path to callable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from callability.adapter import Phrases
+from callability.adapter.judgement import status_of
+from callability.client import PolicyUnavailable
+from callability.contract.finding import nearest, shown
+from callability.contract.vocabulary import EDIT_LABELS
+from callability.gateway.config import Config
+from callability.gateway.inventory import Inventory, KnownServer
+from callability.gateway.loading import Loads
+from callability.gateway.tools.call import ToolCalls
+from callability.gateway.tools.decisions import Commands, Decisions
+from callability.gateway.tools.fact_sources import FactSources, Source
+from callability.gateway.upstream import Upstream
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import verdict_pb2
+
+Report = dict[str, Any]
+UNKNOWN_TOOL = "unknown_tool"
+"""In place of a status: for the agent, the tool does not exist."""
+
+
+class LockReports:
+    """Reports about tools for one agent, whose name is empty for a caller without one."""
+
+    def __init__(
+        self,
+        agent: str,
+        inventory: Inventory,
+        decisions: Decisions,
+        calls: ToolCalls,
+        phrases: Commands,
+        loads: Loads,
+    ) -> None:
+        self._agent = agent
+        self._inventory = inventory
+        self._decisions = decisions
+        self._calls = calls
+        self._phrases = phrases
+        self._loads = loads
+
+    async def report(self, config: Config, server: str, tool: str) -> Report:
+        """Return what the agent would be answered now, and why; `config` is the one in effect, with every server.
+
+        Nothing is called and no server is opened.
+
+        Raises:
+            PolicyUnavailable: the policy gave no answer.
+        """
+        answer = await self._calls.expected_answer(server, tool)
+        base: Report = {
+            "agent": self._agent,
+            "server": server,
+            "tool": tool,
+            "answer": answer["content"][0]["text"] if answer is not None else None,
+        }
+        if server not in self._inventory.servers:
+            return base | self._out_of_sight(config, server)
+        known, upstream = self._inventory.known(server), self._inventory.upstream(server)
+        base |= self._state(config, server, upstream)
+        if upstream is not None and tool not in known.by_name:
+            return base | self._not_listed(config, known, tool)
+        return base | await self._decided(config, known, tool)
+
+    def _out_of_sight(self, config: Config, server: str) -> Report:
+        """Return the report about a server that the agent does not see, or that is not there."""
+        if server not in config.names:
+            near = nearest(server, config.names)
+            why = f"the config has no server {shown(server)}" + (f"; did you mean {shown(near)}?" if near else "")
+            return _unknown("no_such_server", why, Source("config", ("mcpServers",)), "add the server to the config")
+        if not self._inventory.sees(server):
+            source = Source("config", ("agents", self._agent, "servers"))
+            who = f"agent {shown(self._agent)}"
+            why = f"server {shown(server)} is out of the scope of {who}: to it, the tool does not exist"
+            return _unknown("out_of_scope", why, source, f"add {shown(server)} to the agent's `servers`")
+        why = f"server {shown(server)} is in the catalog, and nobody has enabled it"
+        do = f"have the agent call `enable_server` with the id {shown(server)}"
+        return _unknown("not_enabled", why, Source("config", ("catalog", server)), do, by="user")
+
+    def _not_listed(self, config: Config, known: KnownServer, tool: str) -> Report:
+        """Return the report about a tool whose name is not known of its server."""
+        server = known.facts.name
+        if not known.connected:
+            why = f"server {shown(server)} is not connected, so that its tools are not known"
+            source = Source("config", ("catalog" if server in config.catalog else "mcpServers", server))
+            return _unknown("not_connected", why, source, self._phrases.about(server)["check_server"])
+        near = nearest(tool, (name for name in known.by_name if name.isascii() and name.isprintable()))
+        why = f"server {shown(server)} lists no tool {shown(tool)}" + (f"; did you mean {shown(near)}?" if near else "")
+        do = f"call a tool that the server lists: `callability approvals list {server}` shows them"
+        return _unknown("no_such_tool", why, Source("listing"), do, by="none")
+
+    async def _decided(self, config: Config, known: KnownServer, tool: str) -> Report:
+        """Return the report about a tool that the policy decides."""
+        try:
+            response = await self._decisions.explain(known, tool)
+        except PolicyUnavailable as error:
+            if error.code != "PERMISSION_DENIED":
+                raise
+            why = f"{error}: a report needs the right `explain` at the service"
+            raise PolicyUnavailable(why, error.code, error.details) from error
+        verdict, server = response.verdict, known.facts.name
+        sources = FactSources(config, self._agent, known, tool)
+        phrases = self._phrases.about(server, tool, labels=_label_changes(response), agent=self._agent)
+        status = status_of(verdict.status)
+        return {
+            "status": str(status),
+            "because": "verdict",
+            "rule": verdict.rule,
+            "undetermined": verdict.undetermined,
+            "unread": [*verdict.unread],
+            "lifted_by": _word(verdict_pb2.LiftedBy.Name(verdict.lifted_by), "LIFTED_BY_"),
+            "retry": _word(verdict_pb2.Retry.Name(verdict.retry), "RETRY_"),
+            "revision": response.revision,
+            "facts": [
+                {"fact": each.fact, "value": each.value, "from": sources.of(each.fact).as_json}
+                for each in response.facts
+            ],
+            "rules_tried": [{"rule": each.rule, "why": each.why} for each in response.trials],
+            "steps": [*_steps(response, sources, phrases)],
+            "end": _end(response),
+            "find_out": [*response.path.find_out],
+        }
+
+    def _state(self, config: Config, server: str, upstream: Upstream | None) -> Report:
+        """Return the state of a server, and who can do something if it is not connected."""
+        state: Report = {"state": upstream.state if upstream else "disabled", "load": None}
+        outcome = self._loads.outcome(server)
+        if upstream is None or upstream.state == "connected" or outcome is None or outcome.error is None:
+            return {"connection": state}
+        messages = self._loads.messages([server], self._phrases.about(server))
+        section = "catalog" if server in config.catalog else "mcpServers"
+        state["load"] = {
+            "status": str(outcome.status),
+            "why": outcome.error,
+            "do": " ".join(messages.values()),
+            "from": Source("config", (section, server)).as_json,
+        }
+        return {"connection": state}
+
+
+def _unknown(because: str, why: str, source: Source, do: str, *, by: str = "operator") -> Report:
+    """Return the part of a report about a tool that does not exist for the agent: no rule decided."""
+    return {
+        "status": UNKNOWN_TOOL,
+        "because": because,
+        "why": why,
+        "lifted_by": by,
+        "from": source.as_json,
+        "do": do,
+        "facts": [],
+        "steps": [],
+    }
+
+
+def _label_changes(response: pb.ExplainToolResponse) -> tuple[pb.FactChange, ...]:
+    changes = (change for step in response.path.steps for change in step.changes)
+    return tuple(change for change in changes if change.action == EDIT_LABELS.name)
+
+
+def _steps(response: pb.ExplainToolResponse, sources: FactSources, phrases: Phrases) -> Iterator[Report]:
+    for step in response.path.steps:
+        yield {
+            "rule": step.rule,
+            "status": str(status_of(step.status)),
+            "changes": [_change(change, sources, phrases) for change in step.changes],
+        }
+
+
+def _change(change: pb.FactChange, sources: FactSources, phrases: Phrases) -> Report:
+    edit = sources.edit_for(change.fact, tuple(change.wanted_values))
+    return {
+        "fact": change.fact,
+        "current": change.current,
+        "wanted": [*change.wanted_values],
+        "by": _word(verdict_pb2.LiftedBy.Name(change.changed_by), "LIFTED_BY_") if change.changed_by else "none",
+        "do": phrases.get(change.action) or change.phrase,
+        "from": sources.of(change.fact).as_json,
+        "edit": edit.as_json if edit is not None else None,
+    }
+
+
+def _end(response: pb.ExplainToolResponse) -> str:
+    """Return what the path leads to; `not_known` if the policy is too large to say."""
+    return _word(pb.PathEnd.Name(response.path.end), "PATH_END_") if response.HasField("path") else "not_known"
+
+
+def _word(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).lower()

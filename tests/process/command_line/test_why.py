@@ -1,0 +1,321 @@
+"""`callability why`: for each kind of lock, the place that holds it, and an edit of that place that lifts it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.commands import callability
+from support.gateway_in_process import http_gateway
+from support.gateways import SHELF
+from support.policies import exported_policy
+from support.waiting import eventually
+
+DECLARED = """\
+labels:
+  server: {changes: [frozen]}
+  tool: {risk: [high, low]}
+  agent: {tier: [batch, critical]}
+facts:
+  proxy.quota: {of: server, values: [ok, exhausted], default: ok, owner: operator, action: raise_quota, phrase: raise the quota}
+rules:
+"""  # noqa: E501
+RULES = """\
+  - {id: frozen, when: {server.label.changes: frozen}, status: disabled_by_config, action: "Ask to {edit_labels}."}
+  - {id: risky, when: {tool.label.risk: high}, status: disabled_by_config, action: "Ask to {edit_labels}."}
+  - id: batch
+    when: {agent.label.tier: batch, tool.name: deploy}
+    status: disabled_by_config
+    action: "Ask to {edit_labels}."
+  - id: quota
+    when: {proxy.quota: exhausted, tool.name: metered}
+    status: disabled_by_config
+    action: "Ask to {raise_quota}."
+  - id: destroys
+    when: {annotations.destructive: true, tool.name: wipe}
+    status: disabled_by_config
+    action: "Ask to {edit_policy}."
+  - {id: banned, when: {tool.name: banned}, status: disabled_by_config, action: "Ask to {edit_policy}."}
+  - {id: user-off,"""
+GIT = [
+    *({"name": name} for name in ("log", "push", "reset", "tag", "merge", "odd", "blank", "risky", "banned")),
+    *({"name": name} for name in ("deploy", "metered")),
+    {"name": "wipe", "annotations": {"destructiveHint": True}},
+    {"name": "report", "execution": {"taskSupport": "required"}},
+]
+CONFIG = """\
+approvals: approvals.yaml
+mcpServers:
+  git:
+    command: PYTHON
+    args: [SHELF, GIT_TOOLS]
+    disabled_tools:
+      - push
+      - other
+    tool_labels:
+      risky:
+        risk: high
+    facts:
+      proxy.quota: exhausted
+  few:
+    command: PYTHON
+    args: [SHELF, TWO_TOOLS]
+    enabled_tools:
+      - one
+  reviewed:
+    command: PYTHON
+    args: [SHELF, TWO_TOOLS]
+    trust: manual
+  cold:
+    command: PYTHON
+    args: [SHELF, TWO_TOOLS]
+    labels:
+      changes: frozen
+  held:
+    command: PYTHON
+    args: [SHELF, TWO_TOOLS]
+    quarantined: true
+  off:
+    command: PYTHON
+    args: [SHELF, TWO_TOOLS]
+    enabled: false
+  down:
+    command: /nowhere/to/be/found
+  hidden:
+    command: PYTHON
+    args: [SHELF, TWO_TOOLS]
+    enabled: false
+catalog:
+  extra:
+    command: PYTHON
+    args: [SHELF, TWO_TOOLS]
+agents:
+  ci:
+    servers: [git, few, reviewed, cold, held, off, down, extra]
+    labels:
+      tier: batch
+deadlines: {open_seconds: 120}
+"""
+APPROVALS = f"""\
+git:
+  reset:
+    disabled: true
+  tag:
+    status: pending
+  merge:
+    sha256: v2:{"0" * 64}
+  odd:
+    status: maybe
+  blank:
+    sha256: short
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lock that a file holds: the line that `why` must name, and the status and the rule of the verdict."""
+
+    tool: str
+    status: str
+    rule: str
+    line: str
+    how: str = "edit"
+
+
+HELD = (
+    Held("off:one", "server_disabled", "server-off", "enabled: false"),
+    Held("git:push", "disabled_by_config", "operator-denied", "- push"),
+    Held("few:two", "disabled_by_config", "operator-denied", "- one"),
+    Held("held:one", "server_quarantined", "under-quarantine", "quarantined: true"),
+    Held("git:reset", "disabled_by_user", "user-off", "disabled: true"),
+    Held("git:tag", "pending_approval", "awaiting-review", "status: pending"),
+    Held("git:merge", "pending_approval", "changed-since-approval", f"sha256: v2:{'0' * 64}"),
+    Held("reviewed:one", "pending_approval", "awaiting-review", "trust: manual", "command"),
+    Held("cold:one", "disabled_by_config", "frozen", "changes: frozen"),
+    Held("git:risky", "disabled_by_config", "risky", "risk: high"),
+    Held("git:deploy", "disabled_by_config", "batch", "tier: batch"),
+    Held("git:metered", "disabled_by_config", "quota", "proxy.quota: exhausted"),
+    Held("git:odd", "disabled_unknown", "awaiting-review", "status: maybe", "correct"),
+    Held("git:blank", "disabled_unknown", "awaiting-review", "sha256: short", "correct"),
+)
+Files = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
+    """A config whose tools have every kind of lock, and its policy, while a gateway runs with them."""
+    directory = tmp_path_factory.mktemp("locks")
+    policy = directory / "policy"
+    policy.mkdir()
+    exported_policy(
+        policy, ("callability.yaml", "rules:\n", DECLARED), ("callability.yaml", "  - {id: user-off,", RULES)
+    )
+    for name, tools in (("git", GIT), ("two", [{"name": "one"}, {"name": "two"}])):
+        (directory / f"{name}.json").write_text(json.dumps(tools))
+    config = directory / "gateway.yaml"
+    words = {"PYTHON": sys.executable, "SHELF": SHELF, "GIT_TOOLS": directory / "git.json"}
+    text = CONFIG
+    for word, value in {**words, "TWO_TOOLS": directory / "two.json"}.items():
+        text = text.replace(word, str(value))
+    config.write_text(text)
+    (directory / "approvals.yaml").write_text(APPROVALS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(directory / "home"))
+        patch.delenv("XDG_RUNTIME_DIR", raising=False)
+        patch.delenv("CALLABILITY_CONFIG", raising=False)
+        with http_gateway(config, "--policy", str(policy), has_status_socket=True):
+            # Until each server is loaded, a gateway knows less than the files do with their servers connected.
+            eventually(lambda: all(_is_loaded(config, server) for server in ("git", "few", "reviewed", "cold", "held")))
+            yield config, policy
+
+
+def _is_loaded(config: Path, server: str) -> bool:
+    report = json.loads(callability("why", f"{server}:one", "--config", str(config), "--json").stdout)
+    return bool(report["connection"]["state"] == "connected")
+
+
+def _why(tool: str, *arguments: str) -> dict[str, Any]:
+    done = callability("why", tool, "--agent", "ci", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def _from_files(tool: str, files: Files) -> dict[str, Any]:
+    return _why(tool, "--config", str(files[0]), "--policy", str(files[1]))
+
+
+def _both(tool: str, files: Files) -> dict[str, Any]:
+    """Return the report about a tool after checking that the running gateway and the files alone agree about it."""
+    running, alone = _why(tool, "--config", str(files[0])), _from_files(tool, files)
+    assert running.pop("by")["gateway"] is not None
+    assert alone.pop("by")["gateway"] is None
+    assert running == alone
+    assert running["newer_files"] == []
+    return running
+
+
+def _line(place: dict[str, Any]) -> str:
+    lines = Path(place["file"]).read_text().splitlines()
+    return lines[int(place["line"]) - 1].strip()
+
+
+def _changes(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [change for step in report["steps"] for change in step["changes"]]
+
+
+def _source(report: dict[str, Any], fact: str) -> dict[str, Any]:
+    source: dict[str, Any] = next(each["from"] for each in report["facts"] if each["fact"] == fact)
+    return source
+
+
+def _edit(held: Held, report: dict[str, Any]) -> dict[str, Any]:
+    """Return the edit that a report names, or the correction of a value that is none."""
+    if held.how == "correct":
+        value = "approved" if "status" in held.line else "any"
+        return {**_source(report, "approval.status"), "do": "set", "value": value}
+    [change] = _changes(report)
+    edit: dict[str, Any] = change["edit"]
+    return edit
+
+
+def _carry_out(edit: dict[str, Any], beside: Path) -> None:
+    """Edit the place that a report names, in a copy of its file."""
+    path = beside / Path(edit["file"]).name
+    lines = path.read_text().splitlines()
+    number, column = edit["line"] - 1, edit["column"] - 1
+    if edit["do"] == "remove":
+        del lines[number : edit["last_line"]]
+    elif edit["do"] == "add":
+        lines.insert(number, lines[number].replace(lines[number].split("- ")[1], edit["value"]))
+    else:
+        lines[number] = lines[number][:column] + edit["value"]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def reports(files: Files) -> dict[str, dict[str, Any]]:
+    """The report about each tool that a file locks: the running gateway and the files alone agree about it."""
+    return {held.tool: _both(held.tool, files) for held in HELD}
+
+
+@pytest.mark.parametrize("held", HELD, ids=lambda held: held.tool)
+def test_the_line_that_holds_a_lock_is_named(held: Held, reports: dict[str, dict[str, Any]]) -> None:
+    """Beside the rule that reads it, with its line in the rule file."""
+    report = reports[held.tool]
+    assert (report["status"], report["rule"]) == (held.status, held.rule)
+    assert _line(report["rule_at"]).startswith((f"- {{id: {held.rule},", f"- id: {held.rule}"))
+    if held.how == "correct":
+        assert (report["end"], report["find_out"]) == ("find_out", ["approval.status"])
+        assert _line(_source(report, "approval.status")) == held.line
+    else:
+        [change] = _changes(report)
+        assert _line(change["from"]) == held.line
+        assert change["by"] in ("user", "operator")
+        assert report["end"] == "callable"
+
+
+def test_the_lines_that_are_named_lift_the_locks_once_they_are_edited_as_reported(
+    files: Files, reports: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Every lock at once, in a copy of the files; one without an edit has a command."""
+    for path in (files[0], files[0].with_name("approvals.yaml")):
+        (tmp_path / path.name).write_text(path.read_text())
+    arguments = ("--agent", "ci", "--config", str(tmp_path / files[0].name), "--policy", str(files[1]))
+    tools = [held.tool for held in HELD]
+    locked = json.loads(callability("preflight", *tools, *arguments, "--json").stdout)
+    assert {each["status"] for each in locked["tools"]} == {"unavailable"}
+    edits = [_edit(held, reports[held.tool]) for held in HELD if held.how != "command"]
+    for edit in sorted(edits, key=lambda edit: -edit["line"]):
+        _carry_out(edit, tmp_path)
+    for held in HELD:
+        if held.how == "command":
+            [change] = _changes(reports[held.tool])
+            found = re.search(r"`callability (.*)`", change["do"].replace(str(files[0].parent), str(tmp_path)))
+            assert found
+            assert callability(*shlex.split(found[1]), "--yes").returncode == 0
+    done = callability("preflight", *tools, *arguments)
+    assert (done.returncode, "verdict: ready" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+def test_where_no_file_holds_the_lock_it_names_who_and_where_to_look(files: Files) -> None:
+    """What the server lists, the policy's rule, a connection, the catalog and a scope."""
+    wipe = _both("git:wipe", files)
+    annotation = _source(wipe, "annotations.destructive")
+    assert (annotation["in"], annotation["file"]) == ("listing", None)
+    assert annotation["note"] == "the server says so by `destructiveHint`"
+    for tool, rule in (("git:wipe", "destroys"), ("git:banned", "banned")):
+        report = _both(tool, files)
+        assert (report["rule"], report["steps"], report["end"]) == (rule, [], "policy_change")
+        assert rule in _line(report["rule_at"])
+    task = _both("git:report", files)
+    assert (task["status"], task["rule"]) == ("disabled_unknown", "refused-elsewhere")
+    assert "MCP task" in _source(task, "caller.refuses")["note"]
+    down = _both("down:any", files)
+    assert (down["status"], down["because"]) == ("unknown_tool", "not_connected")
+    assert (down["connection"]["load"]["status"], _line(down["connection"]["load"]["from"])) == (
+        "permanent",
+        "command: /nowhere/to/be/found",
+    )
+    assert "check the gateway's log" in down["do"]
+    extra = _both("extra:one", files)
+    assert (extra["because"], extra["lifted_by"]) == ("not_enabled", "user")
+    assert "enable_server" in extra["do"]
+    hidden = _both("hidden:one", files)
+    assert (hidden["because"], _line(hidden["from"]), hidden["do"]) == (
+        "out_of_scope",
+        "servers: [git, few, reviewed, cold, held, off, down, extra]",
+        "add `hidden` to the agent's `servers`",
+    )
+    assert _both("git:lgo", files)["because"] == "no_such_tool"
+    # The answer to the agent names near tools of any server, and of the files alone no server is connected for it.
+    assert _why("gti:log", "--config", str(files[0]))["because"] == "no_such_server"
+    assert _both("git:log", files)["status"] == "callable"
