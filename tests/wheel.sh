@@ -23,8 +23,8 @@ check() {
 check base "$wheel" 'mcp<2' grpcio==1.72.1 protobuf==6.30.0 typer==0.16.0 &
 base=$!
 # What the extras need is fetched, and the engine compiled, once.
-"$BIN/python" $pip wheel --wheel-dir wheels "$wheel[all]"
-for extra in policy gateway studio columns otel; do
+"$BIN/python" $pip wheel --wheel-dir wheels "$wheel[all,semantic]"
+for extra in policy gateway studio columns otel semantic; do
   check "$extra" --no-index --find-links wheels "$wheel[$extra]"
 done
 wait "$base"

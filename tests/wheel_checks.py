@@ -1,4 +1,4 @@
-"""What an installation with one extra must be able to do: `wheel_checks.py base|policy|gateway|studio|columns|otel`."""
+"""What an installation with one extra must be able to do: `wheel_checks.py EXTRA`, or `base`."""
 
 from __future__ import annotations
 
@@ -94,6 +94,13 @@ def otel() -> None:
     _needs("serve", "policy")
 
 
+def semantic() -> None:
+    """The gateway reads the table, and ends with standard input."""
+    Path("mcp_config.json").write_text('{"mcpServers": {}}')
+    command = [*COMMAND, "gateway", "--config", "mcp_config.json", "--by-meaning"]
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=120, check=True)
+
+
 def _needs(command: str, extra: str) -> None:
     """Check that a command says in one line which extra it needs."""
     done = callability_process(command)
@@ -103,6 +110,6 @@ def _needs(command: str, extra: str) -> None:
 
 
 if __name__ == "__main__":
-    every = {each.__name__: each for each in (base, policy, gateway, studio, columns, otel)}
+    every = {each.__name__: each for each in (base, policy, gateway, studio, columns, otel, semantic)}
     every[sys.argv[1]]()
     print(f"the wheel works: {sys.argv[1]}")

@@ -48,6 +48,8 @@ class Story:
         """Call a tool of the gateway, and return its result and the object in it."""
         result = await self.client.call_tool(tool, arguments)
         content = result.structured_content if isinstance(result.structured_content, dict) else {}
+        if tool == "retrieve_tools" and not result.is_error:
+            content = json.loads(text_of(result))
         self.narration.returned(content or {"text": text_of(result)})
         return result, content
 

@@ -5,6 +5,7 @@ reaches them; server, transport, decisions and upstream are the gateway's own.
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ from callability.service.metrics import PolicyMetrics
 
 UPSTREAM = "everything"
 OWN = frozenset(tool.name for tool in TOOLS)
-ALL = CallToolRequestParams(name="retrieve_tools", arguments={"query": UPSTREAM, "limit": 100})
+ALL = CallToolRequestParams(name="retrieve_tools", arguments={"query": UPSTREAM, "limit": 100, "schemas": "full"})
 """A call that finds every tool of the upstream, by its server's name."""
 
 
@@ -37,7 +38,8 @@ def put_before(server: Server[Any]) -> None:
 
     async def list_tools(context: Any, params: PaginatedRequestParams) -> ListToolsResult:
         own, found = await listing.handler(context, params), await calling.handler(context, ALL)
-        return ListToolsResult(tools=[*own.tools, *map(_listed, found.structured_content["tools"])])
+        tools = json.loads(found.content[0].text)["tools"]
+        return ListToolsResult(tools=[*own.tools, *map(_listed, tools)])
 
     async def call_tool(context: Any, params: CallToolRequestParams) -> Any:
         if params.name not in OWN:

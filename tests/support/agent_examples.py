@@ -87,10 +87,12 @@ def _gateway(directory: Path, kind: str) -> tuple[Path, list[str]]:
 
 
 def _written(result: CallToolResult) -> str:
-    """Write an answer: the text of an error, and the structured content where there is some."""
+    """Write an answer: its text, or the object in it or beside it."""
     parts = []
+    text = " ".join(block.text for block in result.content if block.type == "text")
+    if text.startswith("{"):
+        return _json(json.loads(text), "")
     if result.is_error or result.structured_content is None:
-        text = " ".join(block.text for block in result.content if block.type == "text")
         parts.append(textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False))
     if result.structured_content is not None:
         parts.append(_json(result.structured_content, ""))

@@ -20,7 +20,7 @@ from callability.gateway.agents import AgentRouter
 from callability.gateway.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, opened
 from callability.gateway.serving.mcp_server import mcp_server
-from support.gateways import text_of, write_config
+from support.gateways import found_in, text_of, write_config
 from support.local_policy import local_policy
 from support.upstreams.bad_http import BadHttp
 from support.upstreams.oauth_provider import OAuthProvider, browse
@@ -116,8 +116,7 @@ class Agent:
 
     async def finds(self, query: str = "greet", **arguments: Any) -> list[str]:
         """Return the names of the tools that can be called."""
-        content = (await self.ask("retrieve_tools", query=query, **arguments)).structured_content
-        assert content is not None
+        content = found_in(await self.ask("retrieve_tools", query=query, **arguments))
         return [tool["name"] for tool in content["tools"]]
 
     async def notified(self, count: int) -> None:

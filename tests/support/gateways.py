@@ -148,12 +148,16 @@ def text_of(result: CallToolResult) -> str:
 
 
 async def retrieve(client: Client, query: str, **arguments: Any) -> dict[str, Any]:
-    """Call `retrieve_tools`, and return its object, after checking that both forms are equal."""
-    result = await client.call_tool("retrieve_tools", {"query": query, **arguments})
+    """Call `retrieve_tools`, and return its object."""
+    return found_in(await client.call_tool("retrieve_tools", {"query": query, **arguments}))
+
+
+def found_in(result: CallToolResult) -> dict[str, Any]:
+    """Return the object in an answer of `retrieve_tools`, which structured content repeats if a proxy sends it."""
     assert not result.is_error, text_of(result)
-    assert isinstance(result.structured_content, dict)
-    assert json.dumps(result.structured_content) == json.dumps(json.loads(text_of(result)))
-    return result.structured_content
+    found: dict[str, Any] = json.loads(text_of(result))
+    assert result.structured_content is None or json.dumps(result.structured_content) == json.dumps(found)
+    return found
 
 
 async def call(client: Client, name: str, **arguments: Any) -> CallToolResult:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,10 +18,10 @@ from mcp_types import CallToolResult, TextContent, Tool
 from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
+from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import LoadOutcome, Loads
 from callability.gateway.observability import FileStatus, Metrics
-from callability.gateway.tool_index import Indexes
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import Failure, Upstream, UpstreamError, UpstreamRefusal
@@ -33,6 +34,8 @@ from support.local_policy import local_policy
 
 Tools = tuple[Mapping[str, Any], ...]
 """Tools as an upstream lists them, in MCP's JSON."""
+WAYS = (False, True) if all(map(find_spec, ("tokenizers", "wordllama"))) else (False,)
+"""Whether tools are found by meaning too: laws hold both ways, the second one if the extra `semantic` is installed."""
 _GONE = Failure("exited with code 7")
 
 
@@ -134,6 +137,7 @@ def scene(
     *,
     visible: Iterable[str] | None = None,
     kept: tuple[Judgements, Indexes] | None = None,
+    by_meaning: bool = False,
 ) -> Scene:
     """Return a gateway over the entries of servers and what is behind them, read from files as always.
 
@@ -144,6 +148,7 @@ def scene(
         approvals: what the approvals file says, where there is one.
         visible: the servers of the agent that asks; if it is left out, the agent sees every server.
         kept: what earlier scenes judged and indexed, as a running gateway keeps it; if it is left out, nothing.
+        by_meaning: whether tools are found by meaning too, without `kept`.
     """
     config_path, approvals_path = directory / "mcp_config.json", directory / "approvals.json"
     agents = {} if visible is None else {"agent": {"servers": list(visible)}}
@@ -161,7 +166,7 @@ def scene(
     inventory = Inventory(config, records, cast(Mapping[str, Upstream], upstreams))
     if visible is not None:
         inventory = inventory.scoped(config.agents["agent"].servers)
-    judgements, indexes = kept or (None, None)
+    judgements, indexes = kept or (None, Indexes(by_meaning=by_meaning))
     decisions = Decisions(local_policy(), agent="" if visible is None else "agent", judgements=judgements)
     words = phrases(config_path, None if approvals is None else approvals_path)
     file_status = FileStatus(approvals_readable=records.readable)

@@ -166,18 +166,23 @@ func (x *Index) Search(query string) []string {
 	if len(wanted) == 0 {
 		wanted, fields = all, x.fields[:inDescription]
 	}
-	wanted = wanted[:min(len(wanted), maxQueryWords)]
 	scores := make([]float64, len(x.ids))
 	for _, meant := range meantNames(query) {
 		addTo(scores, x.wholeNames[meant], ofWholeName)
 		addTo(scores, x.wholeParameters[meant], ofWholeParameter)
 	}
 	best := make([]float64, len(x.ids))
-	for _, stem := range unique(stems(wanted)) {
-		x.addStem(scores, best, fields, stem)
+	inQuery := unique(stems(wanted))
+	inTexts := x.rarest(inQuery, fields)
+	for _, stem := range unique(slices.Concat(inQuery[:min(len(inQuery), maxNameWords)], inTexts)) {
+		if slices.Contains(inTexts, stem) {
+			x.addStem(scores, best, fields, stem)
+		} else {
+			x.addStem(scores, best, fields[:inDescription], stem)
+		}
 	}
 	inAll := make([]int, len(x.ids))
-	for _, word := range wanted {
+	for _, word := range wanted[:min(len(wanted), maxNameWords)] {
 		addTo(scores, x.beginnings[word], ofBeginning)
 		for _, document := range x.beginnings[word] {
 			inAll[document]++
@@ -201,6 +206,23 @@ func (x *Index) Search(query string) []string {
 		ids[place] = x.ids[document]
 	}
 	return ids
+}
+
+// rarest are the stems that are in the fewest documents, of those that are in one: all of them, or as many as are looked for
+// in texts. Of equally rare ones, the earlier one counts.
+func (x *Index) rarest(stems []string, fields []field) []string {
+	if len(stems) <= maxTextWords {
+		return stems
+	}
+	documents := map[string]int{}
+	for _, stem := range stems {
+		for place := range fields {
+			documents[stem] = max(documents[stem], len(fields[place].postings[stem]))
+		}
+	}
+	known := slices.DeleteFunc(slices.Clone(stems), func(stem string) bool { return documents[stem] == 0 })
+	slices.SortStableFunc(known, func(one, other string) int { return cmp.Compare(documents[one], documents[other]) })
+	return known[:min(len(known), maxTextWords)]
 }
 
 // addStem adds the best field, not the sum: a tool with two words of the query comes before one that repeats one.
@@ -237,7 +259,7 @@ func addTo(scores []float64, documents []int32, more float64) {
 func meantNames(query string) []string {
 	found := []string{strings.Join(textWords(query), "")}
 	pieces := strings.Fields(query)
-	for _, piece := range pieces[:min(len(pieces), maxQueryWords)] {
+	for _, piece := range pieces[:min(len(pieces), maxNameWords)] {
 		if parts := textWords(piece); len(parts) > 1 {
 			found = append(found, strings.Join(parts, ""))
 		}

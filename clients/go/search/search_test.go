@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/callability/callability/clients/go/search"
@@ -78,6 +79,33 @@ func TestWordsOfAQueryAreThoseThatMatchNames(t *testing.T) {
 	}
 	if !search.IsStopWord("the") || search.IsStopWord("file") {
 		t.Error("found other stop words")
+	}
+}
+
+func TestOfALongQueryTheRarestWordsAreLookedForInTexts(t *testing.T) {
+	common := make([]string, 60)
+	for place := range common {
+		common[place] = fmt.Sprintf("common%c%cz", 'a'+place/26, 'a'+place%26)
+	}
+	all, firstHalf := strings.Join(common, " "), strings.Join(common[:32], " ")
+	index := search.NewIndex([]search.Document{
+		{ID: "s:one", Server: "s", Name: "one", Description: all},
+		{ID: "s:two", Server: "s", Name: "two", Description: all},
+		{ID: "s:fax", Server: "s", Name: "fax", Description: "Transmits a telegram."},
+		{ID: "s:mail", Server: "s", Name: "mail"},
+	})
+	if found := index.Search(all + " telegram"); !slices.Contains(found, "s:fax") {
+		t.Errorf("found %q, without the rarest word", found)
+	}
+	if found := index.Search(all + " mail"); !slices.Contains(found, "s:mail") {
+		t.Errorf("found %q, without the name", found)
+	}
+	halves := search.NewIndex([]search.Document{
+		{ID: "s:first", Server: "s", Name: "first", Description: firstHalf},
+		{ID: "s:last", Server: "s", Name: "last", Description: strings.Join(common[32:], " ")},
+	})
+	if found := halves.Search(all); !slices.Equal(found, []string{"s:first"}) {
+		t.Errorf("found %q: of equally rare words, the first ones count", found)
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	maxWord       = 64
-	maxQueryWords = 32
+	maxWord = 64
+	// maxNameWords are the words of a query that are looked for in names, maxTextWords those that are looked for in texts.
+	maxNameWords = 256
+	maxTextWords = 32
 )
 
 var stopWords = func() map[string]bool {
@@ -66,13 +68,13 @@ func isSmall(each byte) bool        { return 'a' <= each && each <= 'z' }
 func isCapital(each byte) bool      { return 'A' <= each && each <= 'Z' }
 func isDigit(each byte) bool        { return '0' <= each && each <= '9' }
 
-// QueryWords are the words of a query by which a tool is found by its name: the first 32 of two or more letters that are no
-// stop words, each once.
+// QueryWords are the words of a query by which a tool is found by its name: the first 256 of two or more letters that are
+// no stop words, each once.
 func QueryWords(query string) []string {
 	var found []string
 	for _, word := range Words(query) {
 		if len(word) >= 2 && !stopWords[word] && !slices.Contains(found, word) {
-			if found = append(found, word); len(found) == maxQueryWords {
+			if found = append(found, word); len(found) == maxNameWords {
 				break
 			}
 		}

@@ -165,7 +165,7 @@ INCLUDE_DISABLED_SCHEMA: Mapping[str, Any] = {
 """The parameter in the schema of the discovery tool, on every transport (FR-014)."""
 
 _SHORTEST_WORD = 2
-_MOST_WORDS = 32
+_MOST_WORDS = 256
 """Different words of a query that are looked for in names."""
 
 
@@ -212,6 +212,7 @@ def discovery(
     limit: int = DEFAULT_LIMIT,
     include_disabled: bool = False,
     not_loaded: Sequence[str] = (),
+    only_by_meaning: bool = False,
 ) -> dict[str, Any]:
     """Return the JSON object that answers a query.
 
@@ -227,9 +228,11 @@ def discovery(
         include_disabled: whether to show the locked tools that the query finds.
         not_loaded: what to say of the caller's servers whose tools did not load, from `load_messages`; it is said where
             nothing callable was found, since what is looked for may be among them (L-7).
+        only_by_meaning: nothing in `found` was found by words. Nearest neighbours always exist, so that what is said if
+            nothing was found is said beside them.
 
     Without `include_disabled` the answer is the same as if locked tools did not exist, except for `notice` if nothing
-    callable was found (FR-002, FR-009).
+    callable was found, or nothing by words (FR-002, FR-009).
 
     Raises:
         InvalidArgument: the limit is out of its range.
@@ -238,10 +241,11 @@ def discovery(
     hits = [tool for name in dict.fromkeys(found) if (tool := judgement.by_name.get(name)) and tool.callable][:limit]
     shown = [_entry(tool, texts.get(tool.name)) for tool in hits]
     answer: dict[str, Any] = {"tools": shown, "total": len(shown)}
-    if not include_disabled and shown:
+    found_any = bool(shown) and not only_by_meaning
+    if not include_disabled and found_any:
         return answer
     locked = tuple(_locked(judgement, query, found_locked, texts))
-    said = () if shown else tuple(not_loaded)
+    said = () if found_any else tuple(not_loaded)
     if locked and include_disabled:
         answer |= _disabled(judgement, locked, texts, phrases, min(limit, MAX_LOCKED))
     elif locked:

@@ -191,6 +191,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "studio": (*_POLICY, *_PAGES),
     "columns": (*_POLICY, "numpy", "pyarrow"),
     "otel": ("opentelemetry",),
+    "semantic": ("numpy", "tokenizers", "wordllama"),
 }
 """For each extra, the top-level modules that it installs for this program, beside those of the base installation."""
 

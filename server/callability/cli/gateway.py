@@ -151,6 +151,13 @@ IdleOption = Annotated[
         show_default=False,
     ),
 ]
+ByMeaningOption = Annotated[
+    bool,
+    typer.Option(
+        "--by-meaning",
+        help="Find tools by meaning too, after the first five that words find. Needs the extra `semantic`.",
+    ),
+]
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Check the files and the policy, print the findings, and exit.")
 ]
@@ -183,6 +190,7 @@ def gateway(
     log_format: LogFormatOption = LogFormat.TEXT,
     log_calls: Annotated[bool, typer.Option("--log-calls", help=f"{LOG_CALLS} Its level is debug.")] = False,
     traces: Annotated[bool, typer.Option("--traces", help=TRACES)] = False,
+    by_meaning: ByMeaningOption = False,
     check: CheckOption = False,
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
@@ -226,7 +234,11 @@ def gateway(
     if log_calls:
         gateway_process.log_calls()
     end = traces_or_exit("callability-gateway") if traces else lambda: None
-    opened = gateway_process.connected_options(read, approvals, None, policy, service, metrics_address)
+    if by_meaning:
+        _check_table()
+    opened = gateway_process.connected_options(
+        read, approvals, None, policy, service, metrics_address, by_meaning=by_meaning
+    )
     at = UserSocket(read.path, idle_seconds) if transport is Transport.UNIX else port
     gateway_process.run_and_exit(opened, transport.value, at, agent, end)
 
@@ -241,6 +253,16 @@ def _check_transport(transport: Transport, address: str | None, port: HttpPort, 
         leave(f"`--address` goes with `--transport http`: over {transport}, the gateway listens on no address", 2)
     if port.certificates or port.insecure or port.hosts:
         leave("TLS, `--allowed-host` and `--insecure-listen` go with `--transport http`", 2)
+
+
+def _check_table() -> None:
+    """Read the table of the extra `semantic`, or exit with code 2."""
+    from callability.gateway.meaning import TableUnreadable, word_vectors  # noqa: PLC0415 - slow to import
+
+    try:
+        word_vectors()
+    except TableUnreadable as error:
+        leave(f"`--by-meaning` needs the extra `semantic`: {error}; run pip install 'callability[semantic]'", 2)
 
 
 def _check_port(port: HttpPort, config: Config) -> None:

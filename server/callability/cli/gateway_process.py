@@ -119,6 +119,8 @@ async def connected_options(
     directory: Path | None,
     service: PolicyService | None,
     metrics_address: str | None,
+    *,
+    by_meaning: bool = False,
 ) -> AsyncIterator[GatewayOptions]:
     """Yield the options of a gateway that is connected to its policy, while its metrics are served.
 
@@ -139,6 +141,7 @@ async def connected_options(
         labels=LabelCheck(policy, metrics),
         policy_directory=directory,
         policy_address=service.address if service else "",
+        by_meaning=by_meaning,
     )
     async with AsyncExitStack() as stack:
         beginning = _Beginning(stack, options, directory, service)

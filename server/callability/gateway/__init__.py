@@ -9,6 +9,8 @@ Its rooms, bottom to top; each imports only from those above it in this list:
 - `catalog`: servers that agents enable and disable, and a person's consent
 - `observability`: metrics, logs and the status of the watched files
 - `tool_index`: the search index over tools
+- `meaning`: search by meaning, by a table of word vectors
+- `index_cache`: the latest indexes
 - `inventory`: the known servers and tools
 - `tools`: the gateway's own tools, from the dispatch of a call to its answer
 - `agents`: which agent sends a request, and whom to notify of a changed tool list

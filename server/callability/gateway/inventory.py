@@ -96,6 +96,8 @@ class KnownServer:
 
 
 _NONE: Mapping[str, Joined] = {}
+_MAX_DEPTH = 5
+"""How deep in a schema the descriptions of parameters are searched."""
 
 
 class Inventory:
@@ -276,11 +278,27 @@ def _approval(
 
 def _listed(server: str, tool: Tool) -> ListedTool:
     annotations = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else None
+    text = ToolText(tool.description, tool.input_schema, annotations)
+    return ListedTool(text, search_document(server, tool), _annotations(tool), refusal_of(tool))
+
+
+def search_document(server: str, tool: Tool) -> SearchDocument:
+    """Return what is searched of a tool that a server lists."""
     properties = tool.input_schema.get("properties")
     parameters = tuple(map(str, properties)) if isinstance(properties, dict) else ()
-    document = SearchDocument(tool.name, server, tool.title or "", tool.description or "", parameters)
-    text = ToolText(tool.description, tool.input_schema, annotations)
-    return ListedTool(text, document, _annotations(tool), refusal_of(tool))
+    texts = tuple(_parameter_texts(properties, _MAX_DEPTH))
+    return SearchDocument(tool.name, server, tool.title or "", tool.description or "", parameters, texts)
+
+
+def _parameter_texts(properties: object, depth: int) -> Iterator[str]:
+    """Yield the descriptions of parameters, and those of what is in them: members of objects, items of lists."""
+    for schema in properties.values() if isinstance(properties, dict) and depth else ():
+        if not isinstance(schema, dict):
+            continue
+        if isinstance(schema.get("description"), str):
+            yield schema["description"]
+        yield from _parameter_texts(schema.get("properties"), depth - 1)
+        yield from _parameter_texts({"items": schema.get("items")}, depth - 1)
 
 
 def _annotations(tool: Tool) -> facts_pb2.Annotations:

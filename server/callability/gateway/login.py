@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -119,7 +118,7 @@ async def log_in(config: Config, server: str, say: Callable[[str], None], *, bro
     target = target_of(entry)
     if not isinstance(target, HttpTarget):
         return LoggedIn(await _failure_of(Upstream(server, target)))
-    full = filled(entry, os.environ)
+    full = filled(entry, config.environment)
     try:
         redirect = await _listening(full.oauth.redirect_port if full.oauth else None, stored)
     except OSError:

@@ -7,16 +7,12 @@ One search index for each set of visible tools, rebuilt if a tool is gone and ex
 
 from __future__ import annotations
 
-import asyncio
 import re
 import unicodedata
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from heapq import nsmallest
-from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -47,10 +43,17 @@ def _composed(text: str) -> str:
 
 MAX_QUERY_CHARACTERS = 10_000
 MAX_QUERY_WORDS = 32
-"""How many different words of a query are searched for; the rest is ignored."""
+"""How many different words of a query are looked for in texts: of more, those that are in the fewest documents."""
+MAX_NAME_WORDS = 256
+"""How many different words of a query are looked for in names, and how many of its pieces as a whole name."""
 
-_FIELDS = ("name", "server", "title", "description", "parameters")
+_FIELDS = ("name", "server", "title", "description", "parameters", "parameter_texts")
+_NAMES = 2  # so many of the fields are names
 _IN_NAME = 2.0
+_OTHER_FIELDS = 0.3
+"""How much of a word's score in each other field is added to that in the best one."""
+_NEAR = 0.2
+"""The least part of the best score that a hit near the best one has; chosen by recall (docs/figures.md)."""
 # Each is far above what one word adds: a whole name comes first, then names with all words of the query, or what these
 # begin, then parameters that are named as such, and then whatever words are found.
 _WHOLE_NAME = 100.0
@@ -79,6 +82,8 @@ class SearchDocument:
     title: str = ""
     description: str = ""
     parameters: tuple[str, ...] = ()
+    parameter_texts: tuple[str, ...] = ()
+    """The descriptions of parameters."""
 
     @property
     def qualified_name(self) -> str:
@@ -127,11 +132,11 @@ class ToolIndex:
         """
         return ToolIndex(documents, self)
 
-    def search(self, query: str, limit: int | None = None) -> tuple[Hit, ...]:
+    def search(self, query: str, limit: int | None = None, *, only_near: bool = False) -> tuple[Hit, ...]:
         """Return the hits of a query by falling score, then by qualified name: the first `limit`, or all of them.
 
         Every text is a query: operators are plain words, and stop words count only in a query of nothing else, so that
-        they still find names.
+        they still find names. With `only_near`, hits far below the best one are left out.
 
         Raises:
             ValueError: the limit is below 1.
@@ -155,28 +160,40 @@ class ToolIndex:
             for (score, _), place in zip(found, places, strict=True)
         ]
         best = sorted(ranked) if limit is None else nsmallest(limit, ranked)
-        return tuple(Hit(self._documents[place], -score) for score, _, place in best)
+        least = -best[0][0] * _NEAR if only_near and best else 0.0
+        return tuple(Hit(self._documents[place], -score) for score, _, place in best if -score >= least)
 
     def _clauses(self, query: str) -> Iterator[tantivy.Query]:
         import tantivy  # noqa: PLC0415
 
         query_words = tuple(dict.fromkeys(words(query)))
         wanted = without_stop_words(query_words)
-        fields = _FIELDS if wanted else ("name", "server")
-        wanted = (wanted or query_words)[:MAX_QUERY_WORDS]
+        fields = _FIELDS if wanted else _FIELDS[:_NAMES]
+        wanted = wanted or query_words
         for meant in _names(query):
             yield tantivy.Query.const_score_query(self._term("whole_name", meant), _WHOLE_NAME)
             yield tantivy.Query.const_score_query(self._term("whole_parameter", meant), _WHOLE_PARAMETER)
-        for stem in dict.fromkeys(_stemmer().analyze(" ".join(wanted))):
-            name, *others = (self._term(field, stem) for field in fields)
-            # The best field, not the sum: a tool with two words of the query comes before one that repeats one.
-            yield tantivy.Query.disjunction_max_query([tantivy.Query.boost_query(name, _IN_NAME), *others])
-        beginnings = [self._term("beginnings", word) for word in wanted]
+        stems = tuple(dict.fromkeys(_stemmer().analyze(" ".join(wanted))))
+        in_texts = self._rarest(stems, fields)
+        for stem in dict.fromkeys((*stems[:MAX_NAME_WORDS], *in_texts)):
+            name, *others = (self._term(field, stem) for field in (fields if stem in in_texts else _FIELDS[:_NAMES]))
+            # Mostly the best field, not the sum: a tool with two words of the query comes before one that repeats one.
+            every_field = [tantivy.Query.boost_query(name, _IN_NAME), *others]
+            yield tantivy.Query.disjunction_max_query(every_field, tie_breaker=_OTHER_FIELDS)
+        beginnings = [self._term("beginnings", word) for word in wanted[:MAX_NAME_WORDS]]
         for beginning in beginnings:
             yield tantivy.Query.const_score_query(beginning, _BEGINNING)
-        if beginnings:
+        if beginnings and len(beginnings) == len(wanted):
             every = [(tantivy.Occur.Must, beginning) for beginning in beginnings]
             yield tantivy.Query.const_score_query(tantivy.Query.boolean_query(every), _ALL_IN_NAME)
+
+    def _rarest(self, stems: tuple[str, ...], fields: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the stems that are in the fewest documents, of those that are in one; ties go to the earlier one."""
+        if len(stems) <= MAX_QUERY_WORDS:
+            return stems
+        counted = [(max(self._searcher.doc_freq(field, stem) for field in fields), stem) for stem in stems]
+        known = [each for each in counted if each[0]]
+        return tuple(stem for _, stem in nsmallest(MAX_QUERY_WORDS, known, key=lambda each: each[0]))
 
     def _term(self, field: str, value: str) -> tantivy.Query:
         import tantivy  # noqa: PLC0415
@@ -252,6 +269,7 @@ def _entry(place: int, document: SearchDocument) -> tantivy.Document:
         "title": words(document.title),
         "description": words(document.description),
         "parameters": words(" ".join(document.parameters)),
+        "parameter_texts": words(" ".join(document.parameter_texts)),
         "whole_name": ("".join(name), "".join(server + name)),
         "whole_parameter": tuple("".join(words(parameter)) for parameter in document.parameters),
         "beginnings": _beginnings(name + server),
@@ -265,7 +283,7 @@ def _entry(place: int, document: SearchDocument) -> tantivy.Document:
 
 def _names(query: str) -> Iterator[str]:
     """Yield what may be a name: the query as a whole, and each compound such as `delete_file` in it."""
-    compounds = (words(piece) for piece in query.split()[:MAX_QUERY_WORDS])
+    compounds = (words(piece) for piece in query.split()[:MAX_NAME_WORDS])
     meant = (words(query), *(parts for parts in compounds if len(parts) > 1))
     yield from dict.fromkeys("".join(parts) for parts in meant if parts)
 
@@ -274,58 +292,3 @@ def _beginnings(found: tuple[str, ...]) -> Iterator[str]:
     for word in found:
         for end in range(_SHORTEST_BEGINNING, len(word) + 1):
             yield word[:end]
-
-
-MAX_INDEXES = 32
-"""How many indexes are kept for all agents, beside those of each agent's latest search; the least recently used one
-goes first.
-"""
-MAX_BASES = 4
-"""How many of the latest indexes are compared with a set of documents, to find one that has nearly all of them."""
-MAX_ADDED = 500
-"""How many documents may be added to an index; if there are more, a new one is built."""
-
-
-class Indexes:
-    """Builds indexes in a thread, once for concurrent callers, and keeps the latest.
-
-    If documents came and none went, the index over the earlier ones grows. Otherwise the index is built whole: the
-    scores of an index from which a document was deleted still count it (FR-002).
-    """
-
-    def __init__(self) -> None:
-        self._building: OrderedDict[frozenset[SearchDocument], asyncio.Task[ToolIndex]] = OrderedDict()
-
-    async def of(self, wanted: Iterable[SearchDocument]) -> ToolIndex:
-        """Return the index over documents and nothing else."""
-        documents = frozenset(wanted)
-        task = self._building.get(documents)
-        if task is None:
-            task = asyncio.create_task(asyncio.to_thread(_built, documents, self._base(documents)))
-            self._building[documents] = task
-            while len(self._building) > MAX_INDEXES:
-                self._building.popitem(last=False)
-        self._building.move_to_end(documents)
-        try:
-            # A caller that goes must not take the index from the others.
-            return await asyncio.shield(task)
-        except BaseException:
-            if task.done() and (task.cancelled() or task.exception()):
-                self._building.pop(documents, None)
-            raise
-
-    def _base(self, documents: frozenset[SearchDocument]) -> ToolIndex | None:
-        """Return an index over nearly all of some documents and no others, if one of the latest is."""
-        done = (task for task in reversed(self._building.values()) if task.done() and not task.cancelled())
-        for task in islice(done, MAX_BASES):
-            index = None if task.exception() else task.result()
-            if index and 0 < len(documents) - len(index) <= MAX_ADDED and index.documents < documents:
-                return index
-        return None
-
-
-def _built(documents: frozenset[SearchDocument], base: ToolIndex | None) -> ToolIndex:
-    if base is not None:
-        with suppress(NotGrowing):
-            return base.grown(documents - base.documents)
-    return ToolIndex(documents)

@@ -28,7 +28,6 @@ from callability.kernel.facts import FactReader, Readings
 from callability.kernel.limits import PARTS_BYTES, InvalidName, InvalidRequest
 from callability.kernel.policy import LocalPolicy
 from callability.kernel.results import (
-    BoundedCache,
     Counted,
     EncodedResult,
     EncodedServerResults,
@@ -41,6 +40,7 @@ from callability.kernel.results import (
     undeclared,
 )
 from callability.kernel.rule_set import Verdict
+from callability.process.bounded_cache import BoundedCache
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2, verdict_pb2
 

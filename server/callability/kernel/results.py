@@ -8,13 +8,12 @@ Verdicts and words as the contract has them, each written once.
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 from callability.bundle.v1 import bundle_pb2
 from callability.contract.vocabulary import Action, LiftedBy, Retry
@@ -22,32 +21,9 @@ from callability.kernel.limits import InvalidRequest
 from callability.kernel.path import FactChange, Path, Step
 from callability.kernel.policy import LocalPolicy
 from callability.kernel.rule_set import Verdict, Words
+from callability.process.bounded_cache import BoundedCache
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-class BoundedCache(dict[Key, Value]):
-    """A dict that `keep` never lets grow beyond `items`, and that holds none larger than `max_bytes`.
-
-    When it is full, it forgets everything. An order of use would cost more at each lookup than it saves.
-    """
-
-    def __init__(self, items: int, max_bytes: int = sys.maxsize) -> None:
-        super().__init__()
-        self.items_at_most = items
-        self.bytes_at_most = max_bytes
-
-    def keep(self, key: Key, value: Value, size: int = 0) -> None:
-        """Keep a value for a key that has none, unless its `size` in bytes is too large."""
-        if size > self.bytes_at_most:
-            return
-        if len(self) >= self.items_at_most:
-            self.clear()
-        self[key] = value
-
 
 WordsKey = tuple[int, str]
 """The number of a status, and a rule or nothing."""

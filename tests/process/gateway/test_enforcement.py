@@ -71,9 +71,9 @@ def test_existence_reason_and_remedy_are_one_request_away(all_locked: Scene, nam
             ]
         )
     )
-    assert "repeat with `include_disabled: true`" in json.loads(empty)["structured_content"]["notice"]
+    assert "repeat with `include_disabled: true`" in json.loads(json.loads(empty)["content"][0]["text"])["notice"]
     assert "See `retrieve_tools` with `include_disabled: true`." in json.loads(refused)["content"][0]["text"]
-    answer = json.loads(found)["structured_content"]
+    answer = json.loads(json.loads(found)["content"][0]["text"])
     [entry] = [entry for entry in answer["disabled"] if entry["name"] == name]
     assert entry["status"] == LOCKED[name]
     assert answer["remediation"][entry["status"]]

@@ -32,7 +32,17 @@ from support.any_proxy import (
 )
 from support.commands import callability
 from support.gateway_in_process import client_of, http_gateway
-from support.gateways import bad, call, connected, http_gateway_process, retrieve, shelf, text_of, write_config
+from support.gateways import (
+    bad,
+    call,
+    connected,
+    found_in,
+    http_gateway_process,
+    retrieve,
+    shelf,
+    text_of,
+    write_config,
+)
 from support.running import COMMAND, serving
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -232,8 +242,7 @@ def test_trust_manual_holds_every_tool_without_a_record(tmp_path: Path) -> None:
     """Spec A.2; without an approvals file, the words name the command that creates one."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS, trust="manual")})
     with http_gateway(config) as url, _connected(url) as ask:
-        found = ask("retrieve_tools", query="read file", include_disabled=True).structured_content
-        assert found is not None
+        found = found_in(ask("retrieve_tools", query="read file", include_disabled=True))
         assert [entry["status"] for entry in found["disabled"]] == ["pending_approval"] * 3
         command = f"`callability approvals approve --config {config} -- SERVER TOOL`"
         assert command in found["remediation"]["pending_approval"]
@@ -254,7 +263,7 @@ def test_an_approvals_file_that_cannot_be_read_makes_every_approval_unknown(
         assert (result.structured_content or {})["status"] == "disabled_unknown"
         assert "deliberate" not in text_of(result)
         assert "held back rather than guessed" in text_of(result)
-        found = ask("retrieve_tools", query="read file", include_disabled=True).structured_content or {}
+        found = found_in(ask("retrieve_tools", query="read file", include_disabled=True))
         assert found["tools"] == []
         assert [list(entry) for entry in found["disabled"]] == [["name", "server", "status"]] * 3
         servers = ask("upstream_servers").structured_content or {}
@@ -371,7 +380,7 @@ def test_a_server_that_does_not_start_is_reported_and_does_not_delay_the_others(
     }
     config = write_config(tmp_path, servers, deadlines={"open_seconds": 20})
     with http_gateway(config) as url, _connected(url) as ask:
-        found = ask("retrieve_tools", query="read file").structured_content or {}
+        found = found_in(ask("retrieve_tools", query="read file"))
         assert found["tools"][0]["name"] == "good:read_file"
         states = {each["name"]: each for each in (ask("upstream_servers").structured_content or {})["servers"]}
         assert (states["good"]["state"], states["gone"]["state"]) == ("connected", "failed")

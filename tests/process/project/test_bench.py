@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -63,3 +64,17 @@ def test_a_policy_of_more_than_100_000_combinations_is_proved(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout + done.stderr
     assert "  combinations  122,472, in " in done.stdout
     assert "0 errors" in done.stdout
+
+
+def test_the_recall_of_a_set_of_tools_is_printed(tmp_path: Path) -> None:
+    """Of a set in a folder that is given, since none is part of the repository."""
+    tools = [
+        {"id": name, "server": "s", "name": name, "description": text, "schema": {}}
+        for name, text in {"delete": "Removes a file.", "mail": "Sends a letter."}.items()
+    ]
+    queries = [{"q": "remove a file", "gold": ["delete"]}, {"q": "telephone", "gold": ["mail"], "any": True}]
+    (tmp_path / "small.json.gz").write_bytes(gzip.compress(json.dumps({"tools": tools, "queries": queries}).encode()))
+    command = [sys.executable, "-m", "bench.recall", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split()[:6] == ["small", "2", "2", "50.0", "50.0", "50.0"]

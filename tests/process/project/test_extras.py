@@ -60,9 +60,12 @@ def _path(module: str) -> Path | None:
 ON_REQUEST = {
     SERVER / "callability/kernel/signatures.py",
     SERVER / "callability/service/call_spans.py",
+    SERVER / "callability/gateway/meaning.py",
     *(SERVER / "callability/otel").glob("*.py"),
 }
-"""What is only imported where keys are given, or traces are wanted; a message then says which extra is missing."""
+"""What imports an extra only where keys are given, or traces or search by meaning are wanted; a message then says which
+extra is missing.
+"""
 
 
 @cache

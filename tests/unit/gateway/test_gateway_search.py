@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.gateway.tool_index import Indexes, NotGrowing, SearchDocument, ToolIndex, words
+from callability.gateway.index_cache import Indexes
+from callability.gateway.tool_index import NotGrowing, SearchDocument, ToolIndex, words
 from support.drawing import drawing
 from support.waiting import eventually
 
@@ -121,17 +122,53 @@ def test_ties_are_cut_in_the_order_of_the_names() -> None:
     assert found("delete file", documents, 7) == names[:7]
 
 
+def test_hits_far_below_the_best_are_left_out_on_request() -> None:
+    """What shares one common word with the query is not worth its tokens; the best hit always stays."""
+    documents = (*ALL, *(SearchDocument(f"other_{number}", "s", "", "A file.") for number in range(8)))
+    everything = ToolIndex(documents).search("delete_file")
+    near = ToolIndex(documents).search("delete_file", only_near=True)
+    assert len(everything) > len(near) == 1
+    assert everything[:1] == near
+    assert ToolIndex(documents).search("a file", only_near=True) == ToolIndex(documents).search("a file")
+
+
 def test_hits_are_ordered_by_score_and_then_by_name() -> None:
     """Scores fall, and equal ones are in the order of the names."""
     hits = ToolIndex(ALL).search("delete the file in the branch")
     assert list(hits) == sorted(hits, key=lambda hit: (-hit.score, hit.document.qualified_name))
 
 
-def test_words_beyond_the_bound_are_ignored() -> None:
-    """Thirty-two different words are searched for, however often each is in the query."""
-    filler = " ".join(f"word{number}" for number in range(31))
-    assert found(f"{filler} {filler} branch") == ["git:delete_branch"]
-    assert found(f"{filler} another branch") == []
+def test_of_a_long_query_the_rarest_words_are_searched_for_in_texts() -> None:
+    """Not the first ones: the word that says what is wanted often comes last."""
+    common = " ".join(f"common{number}x" for number in range(60))
+    chatty = tuple(SearchDocument(f"tool_{number}", "s", "", common) for number in range(3))
+    assert "git:delete_branch" in found(f"{common} repository", (*ALL, *chatty))
+    first = " ".join(f"common{number}x" for number in range(32))
+    last = " ".join(f"common{number}x" for number in range(32, 60))
+    halves = (SearchDocument("one", "s", "", first), SearchDocument("two", "s", "", last))
+    assert found(f"{common} {common}", halves) == ["s:one"]
+
+
+def test_words_that_are_in_no_tool_displace_none() -> None:
+    """What a user wrote around the request is in the query of an agent too."""
+    unknown = " ".join(f"unknown{number}x" for number in range(300))
+    assert found(f"{unknown} repository") == ["git:delete_branch"]
+
+
+def test_every_word_of_a_long_query_finds_names() -> None:
+    """Of 256 different words, and of the beginnings of words too; a compound is a whole name however late it comes."""
+    common = " ".join(f"common{number}x" for number in range(200))
+    chatty = tuple(SearchDocument(f"tool_{number}", "s", "", common) for number in range(3))
+    assert "clock:get_current_time" in found(f"{common} curr", (*ALL, *chatty))
+    assert found(f"{common} delete_branch", (*ALL, *chatty))[0] == "git:delete_branch"
+    beyond = " ".join(f"unknown{number}x" for number in range(256))
+    assert found(f"{beyond} curr") == []
+
+
+def test_the_description_of_a_parameter_finds_a_tool() -> None:
+    """What a tool does is often said there alone."""
+    documents = (*ALL, SearchDocument("run", "s", "", "Runs a job.", ("spec",), ("How to crop the picture.",)))
+    assert found("crop pictures", documents) == ["s:run"]
 
 
 def test_hostile_texts_can_be_indexed() -> None:
@@ -152,9 +189,18 @@ def test_words_are_split_at_punctuation_and_humps() -> None:
 VOCABULARY = st.sampled_from(
     ["delete", "file", "deleteFile", "read_file", "fi", "time", "the", "zone", "x", "文件", ""]
 )
-TEXTS = st.lists(VOCABULARY, max_size=4).map(" ".join)
+LONG = st.permutations([f"word{number}x" for number in range(40)]).map(" ".join)
+TEXTS = st.lists(VOCABULARY, max_size=4).map(" ".join) | LONG
 DOCUMENTS = st.lists(
-    st.builds(SearchDocument, VOCABULARY, st.sampled_from("ab"), TEXTS, TEXTS, st.lists(VOCABULARY).map(tuple)),
+    st.builds(
+        SearchDocument,
+        VOCABULARY,
+        st.sampled_from("ab"),
+        TEXTS,
+        TEXTS,
+        st.lists(VOCABULARY).map(tuple),
+        st.lists(TEXTS, max_size=2).map(tuple),
+    ),
     max_size=6,
 )
 
@@ -170,6 +216,9 @@ def test_the_order_in_which_documents_come_never_matters(
     whole = ToolIndex(documents).search(query)
     assert ToolIndex(shuffled).search(query) == whole
     assert ToolIndex(shuffled).search(query, limit) == whole[:limit]
+    near = ToolIndex(shuffled).search(query, limit, only_near=True)
+    assert near == whole[: len(near)] == ToolIndex(documents).search(query, limit, only_near=True)
+    assert bool(near) is bool(whole)
 
 
 @drawing(40)

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.client.judgements import Judgements
-from callability.gateway.tool_index import Indexes
+from callability.gateway.index_cache import Indexes
 from callability.gateway.tools.decisions import Decisions
 from callability.v1 import callability_service_pb2 as pb
 from support.drawing import drawing
 from support.local_policy import local_policy
-from support.stand_ins import Scene, Shelf, scene
+from support.stand_ins import WAYS, Scene, Shelf, scene
 
 NAMES = ("read_file", "write_file", "find_time", "delete_branch")
 _tool = st.builds(
@@ -51,23 +51,24 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+@pytest.mark.parametrize("by_meaning", WAYS)
 @drawing(40)
 @given(
     shelves=st.lists(st.fixed_dictionaries({"a": _shelves, "b": _shelves}), min_size=2, max_size=2),
     states=st.lists(st.tuples(_state, st.integers(0, 1)), min_size=2, max_size=6),
 )
 def test_an_answer_of_a_gateway_that_has_seen_other_states_is_that_of_a_new_one(
-    shelves: list[dict[str, Shelf]], states: list[tuple[dict[str, Any], int]]
+    shelves: list[dict[str, Shelf]], states: list[tuple[dict[str, Any], int]], by_meaning: bool
 ) -> None:
     """To the byte, whatever was approved, locked, listed and asked before, and by whom (FR-002, FR-007)."""
-    kept = Judgements(), Indexes()
+    kept = Judgements(), Indexes(by_meaning=by_meaning)
 
     async def compare(directory: Path) -> None:
         for state, listed in states:
             seen = _scene(directory, state, shelves[listed], kept)
-            new = _scene(directory, state, shelves[listed], None)
+            new = _scene(directory, state, shelves[listed], (Judgements(), Indexes(by_meaning=by_meaning)))
             assert await seen.answers(QUESTIONS) == await new.answers(QUESTIONS)
-            other = _scene(directory, state, shelves[1 - listed], None)
+            other = _scene(directory, state, shelves[1 - listed], (Judgements(), Indexes(by_meaning=by_meaning)))
             for name, upstream in seen.upstreams.items():
                 upstream.tools = other.upstreams[name].tools
             assert await seen.answers(QUESTIONS) == await other.answers(QUESTIONS)
@@ -77,7 +78,7 @@ def test_an_answer_of_a_gateway_that_has_seen_other_states_is_that_of_a_new_one(
 
 
 def _scene(
-    directory: Path, state: Mapping[str, Any], shelves: Mapping[str, Shelf], kept: tuple[Judgements, Indexes] | None
+    directory: Path, state: Mapping[str, Any], shelves: Mapping[str, Shelf], kept: tuple[Judgements, Indexes]
 ) -> Scene:
     return scene(directory, state["servers"], shelves, state["approvals"], visible=state["visible"], kept=kept)
 

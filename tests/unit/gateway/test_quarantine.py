@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from support.drawing import drawing
 from support.held_back import HOLDS, MARKED, MARKS, ODD_NAME, POISON, Hold, poisoned_tool, poisoned_tools
-from support.stand_ins import Scene, Shelf, scene
+from support.stand_ins import WAYS, Scene, Shelf, scene
 
 HARMLESS = dict.fromkeys(MARKS, "")
 
@@ -23,9 +23,16 @@ HARMLESS = dict.fromkeys(MARKS, "")
 OPEN = {"name": "read_file", "description": "Reads a file."}
 
 
-def _scene(directory: str | Path, say: Mapping[str, str], keys: Mapping[str, Any], records: Mapping[str, Any]) -> Scene:
+def _scene(
+    directory: str | Path,
+    say: Mapping[str, str],
+    keys: Mapping[str, Any],
+    records: Mapping[str, Any],
+    *,
+    by_meaning: bool = False,
+) -> Scene:
     shelves = {"held": Shelf(poisoned_tools(say), says=say["error"]), "open": Shelf((OPEN,))}
-    return scene(Path(directory), {"held": keys, "open": {}}, shelves, {"held": records})
+    return scene(Path(directory), {"held": keys, "open": {}}, shelves, {"held": records}, by_meaning=by_meaning)
 
 
 _words = st.sampled_from(
@@ -52,15 +59,19 @@ _questions = st.one_of(
 )
 
 
+@pytest.mark.parametrize("by_meaning", WAYS)
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
 @drawing(25)
 @given(questions=st.lists(_questions, min_size=1, max_size=6))
-def test_what_is_held_back_changes_no_answer(hold: Hold, questions: list[tuple[str, dict[str, Any]]]) -> None:
+def test_what_is_held_back_changes_no_answer(
+    hold: Hold, questions: list[tuple[str, dict[str, Any]]], by_meaning: bool
+) -> None:
     """FR-003, fault 6: every answer is, to the byte, that of a gateway whose upstream has no text."""
     with TemporaryDirectory() as directory:
-        poisoned = _scene(directory, POISON, hold.keys, hold.records)
+        poisoned = _scene(directory, POISON, hold.keys, hold.records, by_meaning=by_meaning)
         answers = asyncio.run(poisoned.answers(questions))
-        assert answers == asyncio.run(_scene(directory, HARMLESS, hold.keys, hold.records).answers(questions))
+        harmless = _scene(directory, HARMLESS, hold.keys, hold.records, by_meaning=by_meaning)
+        assert answers == asyncio.run(harmless.answers(questions))
     assert not any(mark in answer for mark in MARKED for answer in answers)
     assert poisoned.upstreams["held"].called == []
 
@@ -86,12 +97,12 @@ def test_a_hold_shows_in_the_status_and_ends_after_a_review(hold: Hold, tmp_path
     found = ("retrieve_tools", {"query": "burn file secret", "include_disabled": True})
     call = ("call_tool", {"name": "held:burn_file"})
     before = asyncio.run(_scene(tmp_path, POISON, hold.keys, hold.records).answers([found, call]))
-    listed = json.loads(before[0])["structured_content"]
+    listed = json.loads(json.loads(before[0])["content"][0]["text"])
     assert listed["disabled"] == [{"name": "held:burn_file", "server": "held", "status": hold.status}]
     assert listed["disabled_total"] == 2
     assert json.loads(before[1])["structured_content"]["status"] == hold.status
     after = asyncio.run(_scene(tmp_path, POISON, hold.released, hold.approved).answers([found, call]))
-    shown = {tool["name"]: tool for tool in json.loads(after[0])["structured_content"]["tools"]}
+    shown = {tool["name"]: tool for tool in json.loads(json.loads(after[0])["content"][0]["text"])["tools"]}
     tool = shown["held:burn_file"]
     assert POISON["description"] in tool["description"]
     assert (tool["inputSchema"], tool["annotations"]) == (
@@ -100,3 +111,17 @@ def test_a_hold_shows_in_the_status_and_ends_after_a_review(hold: Hold, tmp_path
     )
     assert f"held:{ODD_NAME}" in shown
     assert f"It said: {POISON['error']}" in after[1]
+
+
+def test_the_description_of_a_parameter_finds_a_tool_whose_text_may_be_shown(tmp_path: Path) -> None:
+    """At any depth of its schema; while the text is withheld, the same query finds nothing."""
+    member = {
+        "type": "object",
+        "properties": {"unit": {"type": "string", "description": "Whether in knots or beaufort."}},
+    }
+    schema = {"type": "object", "properties": {"options": {"type": "array", "items": member}}}
+    shelf = Shelf(({"name": "wind", "inputSchema": schema},))
+    query = ("retrieve_tools", {"query": "knots", "include_disabled": True})
+    for keys, finds in (({}, True), ({"quarantined": True}, False)):
+        [answer] = asyncio.run(scene(tmp_path, {"weather": keys}, {"weather": shelf}).answers([query]))
+        assert ("weather:wind" in answer) is finds

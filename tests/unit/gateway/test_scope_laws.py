@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.contract.vocabulary import LoadStatus
 from support.drawing import drawing
-from support.stand_ins import Scene, Shelf, Tools, scene
+from support.stand_ins import WAYS, Scene, Shelf, Tools, scene
 
 SERVERS = ("files", "files2", "git", "mail", "a.b")
 TOOLS = ("read_file", "write_file", "delete_file", "read_mail", "log", "Log", "file")
@@ -62,7 +64,11 @@ _questions = st.one_of(
         st.just("retrieve_tools"),
         st.fixed_dictionaries(
             {"query": _queries},
-            optional={"limit": st.sampled_from([1, 2, 5, 100, 0]), "include_disabled": st.booleans()},
+            optional={
+                "limit": st.sampled_from([1, 2, 5, 100, 0]),
+                "include_disabled": st.booleans(),
+                "schemas": st.sampled_from(["full", "first", "none", "some"]),
+            },
         ),
     ),
     st.tuples(
@@ -83,13 +89,19 @@ World = Mapping[str, tuple[Mapping[str, Any], Shelf]]
 
 
 def _scene(
-    directory: str, world: World, approvals: Mapping[str, Any] | None, *, visible: tuple[str, ...] | None = None
+    directory: str,
+    world: World,
+    approvals: Mapping[str, Any] | None,
+    *,
+    visible: tuple[str, ...] | None = None,
+    by_meaning: bool = False,
 ) -> Scene:
     entries = {name: entry for name, (entry, _) in world.items()}
     shelves = {name: shelf for name, (_, shelf) in world.items()}
-    return scene(Path(directory), entries, shelves, approvals, visible=visible)
+    return scene(Path(directory), entries, shelves, approvals, visible=visible, by_meaning=by_meaning)
 
 
+@pytest.mark.parametrize("by_meaning", WAYS)
 @drawing(200)
 @given(
     world=_worlds,
@@ -102,13 +114,14 @@ def test_every_answer_to_an_agent_is_that_of_a_gateway_without_what_is_out_of_it
     approvals: Mapping[str, Any] | None,
     scope: set[str],
     questions: list[tuple[str, dict[str, Any]]],
+    by_meaning: bool,
 ) -> None:
     """To the byte: tools, locks, notices, loads, counts, remediation, near names, refusals (FR-007, fault 9)."""
     visible = tuple(name for name in world if name in scope)
     with TemporaryDirectory() as directory:
-        scoped = _scene(directory, world, approvals, visible=visible)
+        scoped = _scene(directory, world, approvals, visible=visible, by_meaning=by_meaning)
         scoped_answers = asyncio.run(scoped.answers(questions))
-        alone = _scene(directory, {name: world[name] for name in visible}, approvals)
+        alone = _scene(directory, {name: world[name] for name in visible}, approvals, by_meaning=by_meaning)
         assert scoped_answers == asyncio.run(alone.answers(questions))
     assert all(not upstream.called for name, upstream in scoped.upstreams.items() if name not in visible)
 
@@ -123,7 +136,7 @@ def test_an_agent_without_servers_finds_that_there_is_nothing(world: World, name
     ]
     with TemporaryDirectory() as directory:
         found, servers, *calls = asyncio.run(_scene(directory, world, None, visible=()).answers(questions))
-    assert '"structured_content":{"tools":[],"total":0}' in found
+    assert json.loads(json.loads(found)["content"][0]["text"]) == {"tools": [], "total": 0}
     assert '"structured_content":{"servers":[]}' in servers
     assert all("there is no tool" in call and "Similar names" not in call for call in calls)
 
@@ -149,3 +162,16 @@ def test_what_an_agent_sees_is_what_is_in_its_scope(tmp_path: Path) -> None:
     assert 'there is no tool \\"files:read_file\\". Similar names: \\"git:read_file\\"' in unknown
     assert '"server_quarantined":1' in listed
     assert "files:" not in found + called + listed
+
+
+def test_the_cut_is_about_callable_tools_alone(tmp_path: Path) -> None:
+    """Hits far below the best callable one are left out; locked ones are all listed and counted (FR-006)."""
+    names = ("delete_file", *(f"other_{number}" for number in range(6)))
+    shelf = Shelf(tuple({"name": name, "description": "A file."} for name in names))
+    entries: dict[str, dict[str, Any]] = {"open": {}, "locked": {"disabled_tools": list(names)}}
+    query = ("retrieve_tools", {"query": "delete_file", "limit": 5, "include_disabled": True})
+    both = scene(tmp_path, entries, dict.fromkeys(entries, shelf))
+    [answer] = asyncio.run(both.answers([query]))
+    found = json.loads(json.loads(answer)["content"][0]["text"])
+    assert [tool["name"] for tool in found["tools"]] == ["open:delete_file"]
+    assert (len(found["disabled"]), found["disabled_total"]) == (5, 7)

@@ -19,7 +19,7 @@ from callability.kernel.byte_calls import (
 from callability.kernel.calls import EncodedCalls, finished
 from callability.kernel.limits import LABELS, InvalidName, InvalidRequest, check_labels
 from callability.kernel.policy import read
-from callability.kernel.results import BoundedCache
+from callability.process.bounded_cache import BoundedCache
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from support.bundles import SHIPPED, bundle_of

@@ -80,7 +80,7 @@ function remediation({ words, refusals }, tools, phrases) {
 const HUMP = /(?<=[a-z0-9])[A-Z]|(?<=[A-Z])[A-Z](?=[a-z])/g;
 const nameWords = (text) => (text.replace(HUMP, " $&").match(/[A-Za-z0-9]{1,64}/g) ?? []).map((word) => word.toLowerCase());
 function foundByName(query, tools) {
-  const wanted = unique(nameWords(query).filter((word) => word.length > 1 && !STOP.includes(word))).slice(0, 32);
+  const wanted = unique(nameWords(query).filter((word) => word.length > 1 && !STOP.includes(word))).slice(0, 256);
   const ranked = tools.map((tool) => [tool, nameWords(`${tool.tool} ${tool.server}`)])
     .map(([tool, parts]) => [wanted.filter((word) => parts.some((part) => part.startsWith(word))).length, tool]);
   return ranked.filter(([count]) => count).sort((one, other) => other[0] - one[0] || compared(one[1].name, other[1].name)).map(([, tool]) => tool);

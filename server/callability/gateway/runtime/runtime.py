@@ -24,12 +24,12 @@ from callability.gateway.agents import AgentRouter, FilesInEffect, Tokens
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import Config, HttpConfig, ServerConfig
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
+from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import LoadPolicy, Loads, Supervisor, in_words, numbers_of
 from callability.gateway.observability import DefinitionChanges, FileStatus, Metrics, UnreadFacts
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.runtime.watched_files import Edit, Files, FirstForms, LabelCheck, NameWarnings
-from callability.gateway.tool_index import Indexes
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import (
@@ -208,6 +208,8 @@ class GatewayOptions:
     """The agent that alone is served: no server beyond its scope is started."""
     beginning: Task[None] | None = None
     """What loads the policy while the gateway answers already; it fails if the policy is refused."""
+    by_meaning: bool = False
+    """Whether tools are found by meaning too, which needs the extra `semantic`."""
     rest_seconds: float = REST_SECONDS
     """For how long after the start of a failed opening calls do not open the server again."""
     policy_directory: Path | None = None
@@ -255,7 +257,7 @@ class GatewayRuntime:
         self._approvals = self._files.approvals
         self._warnings = NameWarnings()
         self._unread = UnreadFacts()
-        self._judgements, self._indexes = Judgements(), Indexes()
+        self._judgements, self._indexes = Judgements(), Indexes(by_meaning=options.by_meaning)
         self._tasks: set[asyncio.Task[None]] = set()
         self.applied: Callable[[], object] = lambda: None
         """Called after an edit was applied."""

@@ -26,9 +26,10 @@ from callability.gateway.catalog import (
     Switch,
     SwitchState,
 )
+from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
-from callability.gateway.tool_index import Indexes, SearchDocument
+from callability.gateway.tool_index import SearchDocument
 from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
 from callability.gateway.upstream import UpstreamError
 

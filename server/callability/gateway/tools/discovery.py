@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
@@ -14,10 +15,12 @@ from callability.adapter import InvalidArgument, Judgement, checked_arguments, d
 from callability.client import PolicyUnavailable
 from callability.contract.finding import shown
 from callability.gateway.config import ServerConfig
+from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory, KnownServer, Texts
 from callability.gateway.loading import LOADING, LoadOutcome, Loads
+from callability.gateway.meaning import FIRST_BY_WORDS, in_turn
 from callability.gateway.observability import FileStatus
-from callability.gateway.tool_index import Hit, Indexes, SearchDocument, ToolIndex
+from callability.gateway.tool_index import Hit, SearchDocument, ToolIndex
 from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
 from callability.gateway.upstream import Upstream
 from callability.gateway.upstream.failure import few_of
@@ -151,6 +154,13 @@ clients wait for an answer.
 """
 SETTLE_SECONDS = 2.0
 """How long a search waits for a server to read a change of its tools."""
+SCHEMAS = ("full", "first", "none")
+"""Which of the callable tools in an answer come whole: all, the first `WHOLE`, or none (A.4)."""
+WHOLE = 3
+"""Callable tools that come whole in an answer, if the call does not say how many."""
+_SENTENCE = re.compile(r"(?<=[.!?。])\s|(?<=。)|\n")
+_SHORT = 120
+"""Characters of the description of a tool that comes in short."""
 
 
 class Discovery:
@@ -178,8 +188,9 @@ class Discovery:
             InvalidArgument: an argument is not as the schema says.
             PolicyUnavailable: the service gave no answer.
         """
-        undeclared(arguments, "query", "limit", "include_disabled")
+        undeclared(arguments, "query", "limit", "include_disabled", "schemas")
         query = checked_arguments(arguments)
+        whole = _whole(arguments.get("schemas"), query.limit)
         await self._settled()
         # From here on, nothing is read that an upstream could have sent after it was judged.
         known = self._inventory.known_servers()
@@ -189,9 +200,12 @@ class Discovery:
             not_loaded = (still, *not_loaded)
         judgement = await self._decisions.judge(known.values())
         index = await self._index(known, judgement, "callable")
-        found = _names(index.search(query.query, query.limit))
+        found = by_words = _names(index.search(query.query, query.limit, only_near=True))
+        if self._indexes.by_meaning:
+            meanings = await self._indexes.meaning_of(index)
+            found = in_turn(by_words, meanings.nearest(query.query, query.limit + FIRST_BY_WORDS))
         found_locked: tuple[str, ...] = ()
-        if query.include_disabled or not found:
+        if query.include_disabled or not by_words:
             index = await self._index(known, judgement, "searchable")
             found_locked = _names(index.search(query.query))
         answer = discovery(
@@ -204,8 +218,13 @@ class Discovery:
             limit=query.limit,
             include_disabled=query.include_disabled,
             not_loaded=not_loaded,
+            only_by_meaning=not by_words,
         )
-        return tool_result(answer)
+        answer["tools"][whole:] = [_short(entry) for entry in answer["tools"][whole:]]
+        result = tool_result(answer)
+        # Every client reads text, and some hand both forms to the model, which then pays twice.
+        del result["structuredContent"]
+        return result
 
     async def _settled(self) -> None:
         """Wait for servers that open for the first time, and a little for those that open or list again."""
@@ -249,6 +268,42 @@ def _searchable(known: Mapping[str, KnownServer], judgement: Judgement) -> Itera
 
 def _names(hits: Iterable[Hit]) -> tuple[str, ...]:
     return tuple(hit.document.qualified_name for hit in hits)
+
+
+def _whole(schemas: object, limit: int) -> int:
+    """Return how many of the callable tools come whole.
+
+    Raises:
+        InvalidArgument: it is none of the known values.
+    """
+    match schemas:
+        case "full":
+            return limit
+        case "first" | None:
+            return WHOLE
+        case "none":
+            return 0
+    found = shown(schemas[:128]) if isinstance(schemas, str) else "no text"
+    raise InvalidArgument(f"`schemas` must be {', '.join(map(shown, SCHEMAS[:-1]))} or `{SCHEMAS[-1]}`, and is {found}")
+
+
+def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the short form of a tool: its name, how its description begins, and the names of its parameters."""
+    short: dict[str, Any] = {"name": entry["name"]}
+    if "description" in entry:
+        short["description"] = _beginning(entry["description"])
+    schema = entry.get("inputSchema") or {}
+    properties, required = schema.get("properties"), schema.get("required")
+    if isinstance(properties, dict) and properties:
+        needed = required if isinstance(required, list) else []
+        short["parameters"] = ", ".join(name if name in needed else f"{name}?" for name in properties)
+    return short
+
+
+def _beginning(text: str) -> str:
+    """Return the first sentence of a text, or what fits of it."""
+    first = _SENTENCE.split(text.strip(), maxsplit=1)[0]
+    return first if len(first) <= _SHORT else first[: _SHORT - 1].rstrip() + "…"
 
 
 async def _settling(upstream: Upstream, loads: Loads) -> None:

@@ -25,14 +25,14 @@ from callability.adapter import (
 from callability.client import PolicyUnavailable
 from callability.contract.finding import shown
 from callability.gateway.catalog import Catalog
+from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
 from callability.gateway.observability import FileStatus, Metrics
-from callability.gateway.tool_index import Indexes
 from callability.gateway.tools.call import KEEPS_CHANGING, LOOKS, ToolCalls
 from callability.gateway.tools.catalog_tools import CatalogTools, Dialogs, NoDialogs
 from callability.gateway.tools.decisions import Commands, Decisions, Result
-from callability.gateway.tools.discovery import Discovery, ServerList
+from callability.gateway.tools.discovery import SCHEMAS, WHOLE, Discovery, ServerList
 from callability.gateway.tools.lock_report import LockReports
 from callability.gateway.tools.preflight import Preflight
 
@@ -45,7 +45,8 @@ TOOLS = (
     Tool(
         name="retrieve_tools",
         description=(
-            "Find tools of all connected MCP servers by what they do. Call them with `call_tool`. "
+            "Find tools of all connected MCP servers by what they do. Call them with `call_tool`. The first"
+            f" {WHOLE} come with their `inputSchema`; for that of another one, search for its `name`. "
             + INCLUDE_DISABLED_SENTENCE
         ),
         input_schema=_schema(
@@ -59,6 +60,12 @@ TOOLS = (
                 "description": "The maximum number of tools.",
             },
             include_disabled=dict(INCLUDE_DISABLED_SCHEMA),
+            schemas={
+                "type": "string",
+                "enum": [*SCHEMAS],
+                "default": "first",
+                "description": f"Which tools have their `inputSchema`: all, the first {WHOLE}, or none.",
+            },
         ),
         annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
     ),
