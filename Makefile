@@ -175,6 +175,7 @@ docs: $(VENV)/installed ## Generate the pages about the config and the Python AP
 	$(BIN)/callability schema config --markdown > docs/config.md
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema
+	$(BIN)/callability schema records > docs/record.schema.json
 	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
 	PYTHONPATH=tests $(BIN)/python -m support.api_page docs/api.md
 

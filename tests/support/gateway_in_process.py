@@ -18,6 +18,7 @@ from typing import Any
 
 from mcp import Client
 
+from callability.cli.gateway_files import records_of
 from callability.cli.gateway_process import connected_options
 from callability.cli.policies import loaded_to_serve
 from callability.cli.policy_service import PolicyService
@@ -88,14 +89,18 @@ def _given(arguments: Sequence[str]) -> dict[str, str]:
 @asynccontextmanager
 async def _options(path: Path, given: dict[str, str]) -> AsyncIterator[GatewayOptions]:
     approvals, policy, address = (given.get(name) for name in ("--approvals", "--policy", "--policy-address"))
-    directory = Path(policy) if policy else None
+    directory, config = Path(policy) if policy else None, load_config(path, os.environ)
+    records = records_of(config)
+    if records is not None:
+        records.destination.check()
     async with connected_options(
-        load_config(path, os.environ),
+        config,
         Path(approvals) if approvals else None,
         await asyncio.to_thread(loaded_to_serve, directory) if address is None else None,
         directory,
         PolicyService(address) if address else None,
         given.get("--metrics-address"),
+        records,
     ) as options:
         for finding in options.config.warnings:
             logging.getLogger("callability.cli.gateway").warning("%s", finding)

@@ -149,6 +149,14 @@ COMMANDS: Mapping[str, Command | Group] = {
             "enable": Command("approvals:enable", "gateway", "Switch a tool on again."),
         },
     ),
+    "records": Group(
+        "Look at records of decisions and changes, and decide them again.",
+        {
+            "show": Command("records:show", BASE, "Print records."),
+            "stats": Command("records:stats", BASE, "Count records by rule, agent, tool and day."),
+            "replay": Command("records:replay", BASE, "Decide records again by another policy."),
+        },
+    ),
     "schema": Group(
         "Print or write JSON Schemas of files, for editors.",
         {
@@ -156,6 +164,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "rules": Command("policies:rules", "policy", "Print the JSON Schema of a rule file."),
             "tests": Command("policies:cases", "policy", "Print the JSON Schema of the tests of a rule file."),
             "policy": Command("policies:every", "policy", "Write the JSON Schemas of all rule files and tests."),
+            "records": Command("records:print_schema", BASE, "Print the JSON Schema of a record."),
         },
     ),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +18,18 @@ from pydantic import BaseModel
 
 from callability.cli.application import check_extra
 from callability.cli.config import FormOption, ReportFormat, StartReport, StrictOption
-from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default, print_refused
+from callability.cli.gateway_files import (
+    GivenApprovalsOption,
+    GivenConfigOption,
+    config_or_default,
+    print_refused,
+    records_of,
+)
 from callability.cli.options import (
     LOG_CALLS,
+    RECORD_LEVEL,
+    RECORDS,
+    SHADOW,
     TRACES,
     LogFormatOption,
     LogLevel,
@@ -56,6 +66,8 @@ from callability.gateway.config.model import ConfigFile
 from callability.gateway.serving.http_connections import HttpPort
 from callability.process.address import AddressRefused
 from callability.process.logs import LogFormat, log_to_standard_error
+from callability.records.recorder import RecordLevel, RecordOptions
+from callability.records.writer import Destination, DestinationRefused
 
 if TYPE_CHECKING:
     from callability.cli.config import PolicyChoice
@@ -191,6 +203,17 @@ def gateway(
     log_calls: Annotated[bool, typer.Option("--log-calls", help=f"{LOG_CALLS} Its level is debug.")] = False,
     traces: Annotated[bool, typer.Option("--traces", help=TRACES)] = False,
     by_meaning: ByMeaningOption = False,
+    shadow: Annotated[
+        Path | None, typer.Option("--shadow", metavar="DIR|BUNDLE", help=f"{SHADOW} Default: none.")
+    ] = None,
+    records: Annotated[
+        str | None,
+        typer.Option("--records", metavar="DIR|-", help=f"{RECORDS} Default: as the config says, or else none."),
+    ] = None,
+    record_level: Annotated[
+        RecordLevel | None,
+        typer.Option("--record-level", help=f"{RECORD_LEVEL} Default: as the config says, or else refused."),
+    ] = None,
     check: CheckOption = False,
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
@@ -227,6 +250,7 @@ def gateway(
         _check_port(port, read)
     for finding in read.warnings:
         _log.warning("%s", finding)
+    recorded = _records(read, records, record_level, transport)
     # It imports the MCP SDK, which takes longer than everything up to here.
     from callability.cli import gateway_process  # noqa: PLC0415
     from callability.gateway.serving.user_socket import UserSocket  # noqa: PLC0415
@@ -237,10 +261,32 @@ def gateway(
     if by_meaning:
         _check_table()
     opened = gateway_process.connected_options(
-        read, approvals, None, policy, service, metrics_address, by_meaning=by_meaning
+        read, approvals, None, policy, service, metrics_address, recorded, shadow, by_meaning=by_meaning
     )
     at = UserSocket(read.path, idle_seconds) if transport is Transport.UNIX else port
     gateway_process.run_and_exit(opened, transport.value, at, agent, end)
+
+
+def _records(
+    config: Config, given: str | None, level: RecordLevel | None, transport: Transport
+) -> RecordOptions | None:
+    """Return where records go, by the options and the config; exit with 2 if they cannot go there."""
+    of_config = records_of(config)
+    if given is None and of_config is None:
+        if level is not None:
+            leave("`--record-level` goes with `--records`", 2)
+        return None
+    options = of_config or RecordOptions(Destination(""))
+    if given is not None:
+        options = replace(options, destination=replace(options.destination, place=given))
+    options = replace(options, level=level or options.level)
+    if options.destination.is_standard_output and transport is Transport.STDIO:
+        leave("records cannot go to standard output over stdio: it is the channel of MCP; name a directory", 2)
+    try:
+        options.destination.check()
+    except DestinationRefused as error:
+        leave(str(error), 2)
+    return options
 
 
 def _check_transport(transport: Transport, address: str | None, port: HttpPort, idle_seconds: float) -> None:

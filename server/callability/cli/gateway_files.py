@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +27,9 @@ from callability.gateway.config import (
     load_config,
 )
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
+from callability.records.format import By, Change
+from callability.records.recorder import Recorder, RecordLevel, RecordOptions
+from callability.records.writer import STANDARD_OUTPUT, Destination, DestinationRefused
 
 _CONFIG_HELP = (
     "The config of the gateway. Default: `$CALLABILITY_CONFIG`, or else `gateway.yaml` or `gateway.json` in"
@@ -107,6 +111,7 @@ class GatewayFiles:
                 self.check_recordable(server, tool)
         kept = not self.named and self.path.exists()
         changed(self.path, tree, create=not self.named)
+        record_command(self.config, self.path, _decided(tree))
         if not self.named:
             changed(self.config.path, {"approvals": DEFAULT_APPROVALS})
             others = ", which had records already" if kept else ""
@@ -117,6 +122,57 @@ class GatewayFiles:
         why = unrecordable(tool)
         if why and self.approvals.record(server, tool) is None:
             leave(f"tool {shown(tool)} of server {shown(server)} cannot have a record: {why}", 1)
+
+
+_COMMANDS = {
+    Change.APPROVAL: "approvals approve",
+    Change.BLOCK: "approvals disable",
+    Change.UNBLOCK: "approvals enable",
+    Change.SERVER_ENABLED: "servers enable",
+    Change.SERVER_DISABLED: "servers disable",
+    Change.QUARANTINE: "servers quarantine",
+    Change.RELEASE: "servers release",
+}
+"""The command that makes each change."""
+
+
+def _decided(tree: Tree) -> Iterator[tuple[Change, Mapping[str, object]]]:
+    """Yield what values of approvals decide, each with what it is about."""
+    for server, tools in tree.items():
+        for tool, values in tools.items() if isinstance(tools, Mapping) else ():
+            about: Mapping[str, object] = {"server": server, "tool": tool}
+            if isinstance(values, Mapping) and "disabled" in values:
+                yield Change.BLOCK if values["disabled"] else Change.UNBLOCK, about
+            elif isinstance(values, Mapping):
+                yield Change.APPROVAL, {**about, "after": values.get("sha256")}
+
+
+def records_of(config: Config) -> RecordOptions | None:
+    """Return where the records of a gateway with a config go; None if it asks for none."""
+    wanted = config.records
+    if wanted is None:
+        return None
+    place = wanted.to if wanted.to == STANDARD_OUTPUT else str(config.path.absolute().parent / wanted.to)
+    return RecordOptions(Destination(place, wanted.mib * 1024 * 1024, wanted.days), RecordLevel(wanted.level))
+
+
+def record_command(config: Config, file: Path, changes: Iterable[tuple[Change, Mapping[str, object]]]) -> None:
+    """Record what the command that runs has changed in a file, beside the records of the gateway."""
+    options = records_of(config)
+    if options is None or options.destination.is_standard_output:
+        return
+    try:
+        options.destination.check()
+        digest = document.digest(document.read_bytes(file))
+    except (DestinationRefused, document.Refused) as error:
+        typer.echo(f"callability: the change is not recorded: {error}", err=True)
+        return
+    recorder = Recorder(options, By.COMMAND)
+    for change, about in changes:
+        recorder.changed(change, command=f"callability {_COMMANDS[change]}", user=os.getuid(), file=digest, **about)
+    recorder.close()
+    if recorder.writer.dropped:
+        typer.echo("callability: the change is not recorded: the records cannot be written", err=True)
 
 
 def sound_config(path: Path) -> Config:

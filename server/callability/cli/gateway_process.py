@@ -18,7 +18,7 @@ from typing import Literal, NoReturn
 
 import typer
 
-from callability.cli.gateway_files import print_refused
+from callability.cli.gateway_files import print_refused, records_of
 from callability.cli.options import print_findings
 from callability.cli.own_policy import OwnPolicy
 from callability.cli.policies import Loaded, PolicyRefused, load_policy_of
@@ -26,7 +26,7 @@ from callability.cli.policy_service import PolicyService
 from callability.cli.terminal import final_exit_code
 from callability.client import Client, PolicyUnavailable
 from callability.contract.finding import shown
-from callability.files.policy_origin import PolicyDirectory
+from callability.files.policy_origin import PolicyDirectory, origin_at
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway import observability
 from callability.gateway.config import Config, ConfigRefused
@@ -38,10 +38,15 @@ from callability.gateway.runtime.watched_files import LabelCheck
 from callability.gateway.serving.http_connections import HttpPort
 from callability.gateway.serving.lifecycle import OutputLost, run
 from callability.gateway.serving.user_socket import UserSocket
+from callability.kernel.conditions import SEMANTICS
 from callability.process.address import AddressRefused
 from callability.process.metrics import exposed
 from callability.process.uvicorn_server import StopSignals
-from callability.service.edits import Edits, followed
+from callability.records.format import By
+from callability.records.metrics import RecordMetrics
+from callability.records.recorder import Recorder, RecordOptions
+from callability.records.shadow import Shadow
+from callability.service.edits import Edits, followed, shadow_edits
 from callability.service.metrics import PolicyMetrics
 
 REFRESHES_A_SECOND = 2
@@ -119,6 +124,8 @@ async def connected_options(
     directory: Path | None,
     service: PolicyService | None,
     metrics_address: str | None,
+    records: RecordOptions | None = None,
+    candidate: Path | None = None,
     *,
     by_meaning: bool = False,
 ) -> AsyncIterator[GatewayOptions]:
@@ -133,6 +140,7 @@ async def connected_options(
         PolicyRefused: the config has `strict_labels`, and the policy has errors.
     """
     metrics, policy = Metrics(), PolicyClient()
+    recorder = _recorder(records, metrics, semantics=SEMANTICS if service is None else None)
     options = GatewayOptions(
         config,
         approvals,
@@ -142,8 +150,13 @@ async def connected_options(
         policy_directory=directory,
         policy_address=service.address if service else "",
         by_meaning=by_meaning,
+        recorder=recorder,
+        shadow=Shadow(metrics.registry, recorder) if candidate else None,
+        command_records=_of_commands(config, records),
     )
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack, _closed(recorder):
+        if options.shadow and candidate:
+            await stack.enter_async_context(followed(shadow_edits(options.shadow, origin_at(candidate))))
         beginning = _Beginning(stack, options, directory, service)
         with exposed(metrics.registry, metrics_address):
             if of_policy is None and service is None and not config.strict_labels:
@@ -182,7 +195,9 @@ class _Beginning:
         """
         options, labels = self._options, self._options.labels
         assert labels is not None
-        own = OwnPolicy(of_policy, PolicyMetrics(options.metrics.registry)) if of_policy else None
+        own = None
+        if of_policy:
+            own = OwnPolicy(of_policy, PolicyMetrics(options.metrics.registry), options.recorder)
         client = await self._stack.enter_async_context(_client(own, self._service))
         if own is not None:
             own.replaced = labels.look
@@ -197,6 +212,33 @@ class _Beginning:
 async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def _recorder(records: RecordOptions | None, metrics: Metrics, *, semantics: int | None) -> Recorder | None:
+    if records is None:
+        return None
+    recorder = Recorder(records, By.GATEWAY, semantics=semantics)
+    RecordMetrics(metrics.registry, recorder.writer)
+    metrics.recorder = recorder
+    return recorder
+
+
+@asynccontextmanager
+async def _closed(recorder: Recorder | None) -> AsyncIterator[None]:
+    """Write the last records at the end of the context."""
+    try:
+        yield
+    finally:
+        if recorder is not None:
+            await asyncio.to_thread(recorder.close)
+
+
+def _of_commands(config: Config, records: RecordOptions | None) -> Path | None:
+    """Return where commands write their records, if this gateway writes its own there too."""
+    wanted = records_of(config)
+    if records is None or wanted is None or records.destination.is_standard_output:
+        return None
+    return Path(wanted.destination.place) if wanted.destination.place == records.destination.place else None
 
 
 def run_and_exit(

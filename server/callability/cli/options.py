@@ -97,6 +97,9 @@ LogFormatOption = Annotated[
 ]
 TRACES = "Send traces by OpenTelemetry, as the variables `OTEL_*` say."
 LOG_CALLS = "Log a line about each call, with its outcome and how long it took."
+RECORDS = "Write records of decisions and changes to a directory of this user alone, or to standard output (-)."
+RECORD_LEVEL = "Which decisions are recorded: those that are not callable, or all."
+SHADOW = "A candidate that decides beside the policy in effect; what it would decide otherwise is counted and recorded."
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
 
 

@@ -30,6 +30,8 @@ from callability.kernel.calls import UNOBSERVED, description
 from callability.kernel.policy import CheckedPolicy, LocalPolicy, read
 from callability.kernel.results import Counted, EncodedResult, EncodedServerResults, Gap, Observer
 from callability.kernel.rule_set import RuleSet
+from callability.records.format import Change
+from callability.records.recorder import Recorder
 from callability.service.calls import RejectedEdit
 from callability.service.edits import EditReports
 from callability.service.metrics import Gaps, PolicyMetrics
@@ -154,9 +156,10 @@ class OwnPolicy:
         RuntimeError: the bundle of the policy is refused; the log says why.
     """
 
-    def __init__(self, loaded: Loaded, metrics: PolicyMetrics) -> None:
+    def __init__(self, loaded: Loaded, metrics: PolicyMetrics, recorder: Recorder | None = None) -> None:
         self._given = GivenPolicy(lambda revision: _Locked(Gaps(revision, metrics)))
         self._reports = EditReports(metrics)
+        self._recorder = recorder
         self.replaced: Callable[[], None] = lambda: None
         """Called when an edit was applied."""
         self.is_broken = False
@@ -175,7 +178,10 @@ class OwnPolicy:
         Raises:
             RuntimeError: its bundle is refused; the log says why.
         """
+        before = self._policy.revision
         self._policy = await asyncio.to_thread(self._give, checked)
+        if self._recorder is not None:
+            self._recorder.changed(Change.POLICY, applied=True, before=before, after=self._policy.revision)
         self.is_broken = False
         self._reports.applied(self._policy, checked)
         self.replaced()
@@ -183,6 +189,9 @@ class OwnPolicy:
     async def rejected(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""
         self.is_broken = True
+        if self._recorder is not None:
+            before = self._policy.revision
+            self._recorder.changed(Change.POLICY, applied=False, before=before, after=rejected.revision)
         self._reports.rejected(rejected, self._policy.revision)
 
     def _give(self, checked: CheckedPolicy) -> LocalPolicy:

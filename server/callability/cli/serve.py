@@ -26,6 +26,9 @@ from callability.cli.options import (
     LOG_CALLS,
     MAX_KEYS,
     METRICS_WHY,
+    RECORD_LEVEL,
+    RECORDS,
+    SHADOW,
     TRACES,
     KeyFiles,
     LogLevel,
@@ -56,8 +59,11 @@ from callability.otel.traces import NoTraces, check_traces, start_traces
 from callability.process.address import AddressRefused, check_listen
 from callability.process.logs import LogFormat, fields, log_to_standard_error
 from callability.process.metrics import exposed
+from callability.records.recorder import RecordLevel, RecordOptions
+from callability.records.shadow import Shadow
+from callability.records.writer import Destination, DestinationRefused
 from callability.service.callers import CallersRefused, load_callers
-from callability.service.edits import Edits, EditSink, ServedEdits, followed
+from callability.service.edits import Edits, EditSink, ServedEdits, followed, shadow_edits
 from callability.service.guard import raise_descriptor_limit
 from callability.service.server import return_large_blocks
 from callability.service.workers import SERVICE_NAME, Instance, InstanceOptions, LogOptions, Workers
@@ -198,6 +204,27 @@ def serve(
     ] = None,
     log_calls: Annotated[bool | None, typer.Option(help=f"{LOG_CALLS} Its level is info.")] = None,
     traces: Annotated[bool | None, typer.Option(help=TRACES)] = None,
+    shadow: Annotated[
+        Path | None, typer.Option(metavar="DIR|BUNDLE", help=f"{SHADOW} It needs one worker. Default: none.")
+    ] = None,
+    records: Annotated[Path | None, typer.Option(metavar="DIR|-", help=f"{RECORDS} Default: none.")] = None,
+    record_level: Annotated[
+        RecordLevel | None, typer.Option("--record-level", help=f"{RECORD_LEVEL} Default: refused.")
+    ] = None,
+    records_mib: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MIB",
+            parser=_read("records_mib"),
+            help="The most that the files of records take; the oldest are removed. Default: 1,024.",
+        ),
+    ] = None,
+    records_days: Annotated[
+        int | None,
+        typer.Option(
+            metavar="DAYS", parser=_read("records_days"), help="Remove files of records at this age. Default: 30."
+        ),
+    ] = None,
 ) -> None:
     """Prove a policy, and answer proxies over gRPC until SIGTERM or SIGINT.
 
@@ -221,7 +248,7 @@ def serve(
     try:
         serving = _serving(settings)
         uvloop.run(serving.run() if serving.workers == 1 else serving.supervise())
-    except (AddressRefused, NoTraces) as error:
+    except (AddressRefused, DestinationRefused, NoTraces) as error:
         leave(str(error), 2)
     except CertificateRefused as refused:
         refuse_certificate(refused)
@@ -236,6 +263,7 @@ def _serving(settings: Mapping[str, Any]) -> Serving:
         AddressRefused: an address may not or cannot be listened on.
         CertificateRefused: the certificate cannot be used.
         CallersRefused: the callers file has errors.
+        DestinationRefused: records cannot go where they should.
         NoTraces: traces are asked for, and there can be none.
     """
     if settings["traces"]:
@@ -253,11 +281,22 @@ def _serving(settings: Mapping[str, Any]) -> Serving:
         settings["reuse_port"],
         LogOptions(settings["log_level"], settings["log_format"], settings["log_calls"]),
         settings["traces"],
+        _records(settings),
+        settings["shadow"] is not None,
     )
+    if options.shadow and settings["workers"] > 1:
+        leave("`--shadow` needs one worker, since each would check the candidate", 2)
     options.check(workers=settings["workers"])
     origin = _origin(settings["policy"], settings["bundle_key"])
     loaded = loaded_from(origin or PolicyDirectory(shipped_policy()))
-    return Serving(loaded, origin, options, settings["workers"], metrics)
+    return Serving(loaded, origin, options, settings["workers"], metrics, settings["shadow"])
+
+
+def _records(settings: Mapping[str, Any]) -> RecordOptions | None:
+    if settings["records"] is None:
+        return None
+    bounds = settings["records_mib"] * 1024 * 1024, settings["records_days"]
+    return RecordOptions(Destination(str(settings["records"]), *bounds), settings["record_level"])
 
 
 def _origin(policy: Path | None, keys: KeyFiles | None) -> PolicyOrigin | None:
@@ -282,6 +321,7 @@ class Serving:
     options: InstanceOptions
     workers: int
     metrics_address: str | None
+    candidate: Path | None = None
 
     async def run(self) -> None:
         """Serve in this process until a signal comes."""
@@ -293,7 +333,7 @@ class Serving:
             async with instance.running():
                 if not self._report_start(instance.address):
                     stopping.set()
-                async with followed(edits):
+                async with followed(edits), followed(self._candidate(instance.shadow)):
                     await stopping.wait()
         _log.info("stopped")
         hand_over_traces()
@@ -316,6 +356,9 @@ class Serving:
 
     def _edits(self, sink: EditSink) -> Edits | None:
         return Edits(sink, self.origin, self.loaded.source.digest, self.loaded.checked) if self.origin else None
+
+    def _candidate(self, shadow: Shadow | None) -> Edits | None:
+        return shadow_edits(shadow, origin_at(self.candidate)) if shadow is not None and self.candidate else None
 
     def _report_start(self, address: str) -> bool:
         """Say where the service listens, and return whether that could be said."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from callability.cli.console import write_table
-from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
+from callability.cli.gateway_files import ConfigOption, changed, known_server, record_command, sound_config
 from callability.cli.options import JsonOption, LogLevel, leave
 from callability.cli.terminal import escaped, number_of
 from callability.contract.finding import shown
@@ -25,6 +25,7 @@ from callability.gateway.login import log_in, log_out
 from callability.gateway.upstream import StoreUnavailable
 from callability.gateway.upstream.listing import UpstreamTool
 from callability.process.logs import log_to_standard_error
+from callability.records.format import Change
 
 _FIRST = ("name", "title", "description")
 
@@ -92,6 +93,12 @@ def _text(text: str) -> str:
     return escaped(text.replace("\\", "\\\\"))
 
 
+_CHANGES = {
+    ("enabled", True): Change.SERVER_ENABLED,
+    ("enabled", False): Change.SERVER_DISABLED,
+    ("quarantined", True): Change.QUARANTINE,
+    ("quarantined", False): Change.RELEASE,
+}
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of the config.")]
 
 
@@ -228,6 +235,7 @@ def _set(path: ConfigOption, name: str, key: str, value: bool, state: str) -> No
     if getattr(server, key) is value or not changed(path, {"mcpServers": {name: {key: value}}}):
         typer.echo(f"nothing to do: server {shown(name)} {state}")
         return
+    record_command(config, path, [(_CHANGES[key, value], {"server": name})])
     typer.echo(f"server {shown(name)} {state} now: `{key}: {str(value).lower()}` in `{escaped(str(path))}`")
 
 

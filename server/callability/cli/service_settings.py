@@ -26,6 +26,8 @@ from callability.files import document
 from callability.files.document import Node, Scalar
 from callability.kernel.limits import CONCURRENT_CALLS
 from callability.process.logs import LogFormat
+from callability.records.recorder import RecordLevel
+from callability.records.writer import STANDARD_OUTPUT
 
 PREFIX = "CALLABILITY_SERVE_"
 """How the variable of a setting begins; its name follows in upper case."""
@@ -113,6 +115,11 @@ class ServiceSettings(BaseModel):
     log_format: Annotated[LogFormat, _one_of(LogFormat)] = LogFormat.TEXT
     log_calls: _Switch = False
     traces: _Switch = False
+    shadow: Path | None = None
+    records: Path | None = None
+    record_level: Annotated[RecordLevel, _one_of(RecordLevel)] = RecordLevel.REFUSED
+    records_mib: _Number = _whole_number(1_024, MANY)
+    records_days: _Number = _whole_number(30, 36_500)
 
 
 SETTINGS: Mapping[str, FieldInfo] = ServiceSettings.model_fields
@@ -203,7 +210,7 @@ def _value(key: Scalar, node: Node, path: Path, found: list[Finding]) -> Effecti
 def _beside(directory: Path, value: Value) -> Value:
     """Return a value of a file in a directory: a relative path is one beside it, wherever the service is started."""
     match value:
-        case Path():
+        case Path() if str(value) != STANDARD_OUTPUT:
             return directory / value
         case Mapping():
             return {key_id: directory / file for key_id, file in value.items()}

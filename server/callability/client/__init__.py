@@ -5,7 +5,7 @@
 
 from callability.client.blocking_client import BlockingClient
 from callability.client.client import Client
-from callability.client.hooks import ClientClosed, Hooks, InvalidRequest, LoggingHooks, PolicyUnavailable
+from callability.client.hooks import ClientClosed, DecisionHook, Hooks, InvalidRequest, LoggingHooks, PolicyUnavailable
 from callability.client.inventory import NO_RECORD, Decision, Inventory, tool_facts
 from callability.client.replicas import Credentials
 from callability.process.logs import request_id
@@ -17,6 +17,7 @@ __all__ = [
     "ClientClosed",
     "Credentials",
     "Decision",
+    "DecisionHook",
     "Hooks",
     "InvalidRequest",
     "Inventory",

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
 from callability.adapter.rejection import ambiguous_tool
-from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks, PolicyUnavailable
+from callability.client.hooks import DecisionHook, GuardedHooks, Hooks, LoggingHooks, PolicyUnavailable
 from callability.client.inventory import Decision, Inventory
 from callability.client.local import MAX_AGE_SECONDS, BlockingLocal, local_decisions
 from callability.client.remote import BlockingRemote
@@ -104,6 +104,7 @@ class BlockingClient:
         keys: Mapping[str, bytes] | None = None,
         rollback: bool = False,
         hooks: Hooks | None = None,
+        decided: DecisionHook | None = None,
     ) -> BlockingClient:
         """Return a client that decides in this process, without a call.
 
@@ -120,6 +121,8 @@ class BlockingClient:
                 extra `bundle`. Bundles of a service are not signed: use TLS.
             rollback: whether the bundle in the file may have a lower sequence number than the last one.
             hooks: what takes events, figures and spans; by default, events go to a logger.
+            decided: what takes each decision about a call, a load or an enable, such as
+                `callability.records.ClientRecords`.
 
         Raises:
             ValueError: there is no address, or one is given twice; the age is not above zero; or there are `keys` for
@@ -128,9 +131,10 @@ class BlockingClient:
             MissingCryptography: there are `keys`, and the extra `bundle` is not installed. It is an `ImportError`.
         """
         guarded = GuardedHooks(hooks or LoggingHooks())
-        return cls(
-            BlockingLocal(local_decisions(source, max_age_seconds, keep, credentials, keys, guarded, rollback=rollback))
+        decisions = local_decisions(
+            source, max_age_seconds, keep, credentials, keys, guarded, rollback=rollback, decided=decided
         )
+        return cls(BlockingLocal(decisions))
 
     def __enter__(self) -> BlockingClient:
         self._calls.open()

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
 from callability.adapter.rejection import ambiguous_tool
-from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks, PolicyUnavailable
+from callability.client.hooks import DecisionHook, GuardedHooks, Hooks, LoggingHooks, PolicyUnavailable
 from callability.client.inventory import Decision, Inventory
 from callability.client.local import MAX_AGE_SECONDS, AsyncioLocal, local_decisions
 from callability.client.remote import AsyncioRemote
@@ -103,6 +103,7 @@ class Client:
         keys: Mapping[str, bytes] | None = None,
         rollback: bool = False,
         hooks: Hooks | None = None,
+        decided: DecisionHook | None = None,
     ) -> Client:
         """Return a client that decides in this process, without a call.
 
@@ -119,6 +120,8 @@ class Client:
                 extra `bundle`. Bundles of a service are not signed: use TLS.
             rollback: whether the bundle in the file may have a lower sequence number than the last one.
             hooks: what takes events, figures and spans; by default, events go to a logger.
+            decided: what takes each decision about a call, a load or an enable, such as
+                `callability.records.ClientRecords`.
 
         Raises:
             ValueError: there is no address, or one is given twice; the age is not above zero; or there are `keys` for
@@ -127,9 +130,10 @@ class Client:
             MissingCryptography: there are `keys`, and the extra `bundle` is not installed. It is an `ImportError`.
         """
         guarded = GuardedHooks(hooks or LoggingHooks())
-        return cls(
-            AsyncioLocal(local_decisions(source, max_age_seconds, keep, credentials, keys, guarded, rollback=rollback))
+        decisions = local_decisions(
+            source, max_age_seconds, keep, credentials, keys, guarded, rollback=rollback, decided=decided
         )
+        return cls(AsyncioLocal(decisions))
 
     async def __aenter__(self) -> Client:
         self._calls.open()

@@ -80,6 +80,17 @@ class Hooks(Protocol):
         """Return a context in which a call is made; it yields the metadata to send with the call."""
 
 
+class DecisionHook(Protocol):
+    """Receives each decision of a local client about a call, a load or an enable; never those of discovery.
+
+    It is called from several threads and must not block. If it raises, the decision stands, and the error goes to the
+    logger `callability.client`. What it receives has names, so that it is no part of `Hooks`.
+    """
+
+    def __call__(self, method: str, request: bytes, reply: bytes, seconds: float) -> None:
+        """Take a decision: `CheckTool`, `ClassifyLoad` or `ClassifyEnable`, and both messages as they are encoded."""
+
+
 class LoggingHooks:
     """Writes events to the logger `callability.client`, their fields as `extra` too, and ignores the rest."""
 

@@ -15,10 +15,10 @@ from threading import Event, Lock, Thread, Timer
 from typing import Any, Protocol
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from callability.client.held_policy import BundleFile, HeldPolicy
-from callability.client.hooks import ClientClosed, GuardedHooks, InvalidRequest, PolicyUnavailable
+from callability.client.hooks import ClientClosed, DecisionHook, GuardedHooks, InvalidRequest, PolicyUnavailable
 from callability.client.replicas import Credentials, Method, Replicas, ReplicaState, Request, Response
 from callability.kernel import limits
 from callability.kernel.calls import LocalCalls, description
@@ -141,6 +141,10 @@ LOOK_SECONDS = 0.01
 MANY_TOOLS = 500
 """Tools in a request that is decided beside the event loop, so that other tasks go on."""
 
+_RECORDED = frozenset({"CheckTool", "ClassifyLoad", "ClassifyEnable"})
+"""The decisions that a hook receives."""
+_logger = logging.getLogger("callability.client")
+
 _Answer = Callable[[LocalCalls, Any], Any]
 _ANSWERS: Mapping[str, _Answer] = {
     "CheckTool": LocalCalls.check_tool,
@@ -165,8 +169,11 @@ class Source(Protocol):
 class LocalDecisions:
     """Answers calls by the policy that is held, from any number of threads. Without a source, somebody gives it."""
 
-    def __init__(self, held: HeldPolicy, source: Source | None, hooks: GuardedHooks) -> None:
+    def __init__(
+        self, held: HeldPolicy, source: Source | None, hooks: GuardedHooks, decided: DecisionHook | None = None
+    ) -> None:
         self.held = held
+        self._decided = decided
         self._source = source
         self._hooks = hooks
         self._lock = Lock()
@@ -211,14 +218,23 @@ class LocalDecisions:
             InvalidRequest: the request is refused.
         """
         with self._reported(method.name):
-            calls = self.held.calls()
+            calls, started = self.held.calls(), time.perf_counter()
             try:
                 response: Response = _ANSWERS[method.name](calls, request)
             except limits.InvalidRequest as error:
                 raise InvalidRequest(str(error)) from error
             except BundleRefused as error:
                 raise PolicyUnavailable("the policy contradicts itself", "INTERNAL") from error
+            if self._decided is not None and method.name in _RECORDED:
+                self._hand_on(self._decided, method.name, request, response, time.perf_counter() - started)
             return response
+
+    @staticmethod
+    def _hand_on(decided: DecisionHook, method: str, request: Message, response: Message, seconds: float) -> None:
+        try:
+            decided(method, request.SerializeToString(), response.SerializeToString(), seconds)
+        except Exception:
+            _logger.exception("a hook failed at a decision of %s", method)
 
     @contextmanager
     def _reported(self, method: str) -> Iterator[None]:
@@ -299,6 +315,7 @@ def local_decisions(
     hooks: GuardedHooks,
     *,
     rollback: bool,
+    decided: DecisionHook | None = None,
 ) -> LocalDecisions:
     """Return decisions by the policy of a service or of a bundle in a file; see `Client.local`.
 
@@ -312,7 +329,7 @@ def local_decisions(
         import callability.kernel.signatures  # noqa: F401, PLC0415
     held = HeldPolicy(max_age_seconds, hooks, keep=keep, keys=keys)
     if isinstance(source, Path):
-        return LocalDecisions(held, BundleFile(source, held, hooks, rollback=rollback), hooks)
+        return LocalDecisions(held, BundleFile(source, held, hooks, rollback=rollback), hooks, decided)
     if keys is not None or rollback:
         raise ValueError("`keys` and `rollback` go with a bundle in a file")
-    return LocalDecisions(held, PolicyStream(Replicas(source, credentials, 1.0, hooks), held), hooks)
+    return LocalDecisions(held, PolicyStream(Replicas(source, credentials, 1.0, hooks), held), hooks, decided)

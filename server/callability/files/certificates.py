@@ -205,6 +205,8 @@ class WatchedCertificates:
         self.edition = 0
         """How often the files were replaced."""
         self._record: Record | None = None
+        self.changed: Callable[[bool], None] = lambda in_effect: None
+        """Called after each change of the files, with whether it is in effect."""
         self.authorities_changed: Callable[[], None] = lambda: None
         """Called when connections that begin from now on are checked by other authorities."""
 
@@ -212,6 +214,11 @@ class WatchedCertificates:
         """Report when the certificate in effect expires, now and after each edit of the files."""
         self._record = record
         record(self.current.not_after)
+
+    @property
+    def seen(self) -> str:
+        """The digest of the files as they were seen last, in effect or refused."""
+        return self._seen
 
     async def follow(self) -> None:
         """Read the files again when they change, for ever; the last good state stays in effect."""
@@ -244,6 +251,7 @@ class WatchedCertificates:
             _logger.info("the certificate is replaced; the new one expires at %s", self.current.not_after.isoformat())
         if self._record is not None:
             self._record(self.current.not_after, applied=refused is None)
+        self.changed(refused is None)
 
 
 class CurrentContext(ssl.SSLContext):

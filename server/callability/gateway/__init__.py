@@ -8,6 +8,8 @@ Its rooms, bottom to top; each imports only from those above it in this list:
 - `loading`: loads the tools of servers, and retries what the policy calls transient
 - `catalog`: servers that agents enable and disable, and a person's consent
 - `observability`: metrics, logs and the status of the watched files
+- `change_records`: records of what people decided in the files
+- `call_records`: records of what people decided in the files
 - `tool_index`: the search index over tools
 - `meaning`: search by meaning, by a table of word vectors
 - `index_cache`: the latest indexes

@@ -144,6 +144,10 @@ class Inventory:
         """Say whether the agent may see a server, if it is there."""
         return self._visible is None or server in self._visible
 
+    def hides(self, server: str) -> bool:
+        """Say whether a server is there that the agent may not see; only an operator may learn that."""
+        return not self.sees(server) and (server in self._configured or server in self._joined())
+
     def is_joined(self, server: str) -> bool:
         """Say whether a server is one of the catalog, which only an enable connects (E-4)."""
         return server in self._joined()

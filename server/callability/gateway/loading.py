@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,6 +37,7 @@ from callability.contract.vocabulary import LoadFailure, LoadStatus, timed_out_o
 from callability.gateway.config import ServerConfig
 from callability.gateway.policy_client import LoadPolicy, LoadStub, load_policy, most_careful
 from callability.gateway.upstream import Failure, Target, Upstream, UpstreamError, UpstreamTool, target_of
+from callability.records.recorder import Recorder
 from callability.v1 import outcome_pb2 as pb
 from callability.v1.callability_service_pb2 import ClassifyLoadRequest, ClassifyLoadResponse
 
@@ -199,6 +201,7 @@ class _Tried:
     status: LoadStatus
     failure: Failure | None = None
     answer: ClassifyLoadResponse = field(default_factory=ClassifyLoadResponse)
+    request: ClassifyLoadRequest = field(default_factory=ClassifyLoadRequest)
 
 
 def _nobody(outcome: LoadOutcome) -> None:
@@ -222,11 +225,13 @@ class Loader:
         tries: int = 3,
         seconds: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        recorder: Recorder | None = None,
     ) -> None:
         self._policy = load_policy(stub)
         self._tries = tries
         self._seconds = seconds
         self._sleep = sleep
+        self._recorder = recorder
 
     async def load(
         self,
@@ -258,7 +263,11 @@ class Loader:
             retry=retry_if_result(lambda tried: tried.status is LoadStatus.TRANSIENT),
             retry_error_callback=_last,
         )
+        started = perf_counter()
         tried: _Tried = await trying(load.tried)
+        if self._recorder is not None and tried.answer.HasField("verdict"):
+            about = tried.request.SerializeToString(), tried.answer.SerializeToString(), perf_counter() - started
+            self._recorder.decided_load(upstream.name, "", *about)
         return load.outcome(tried)
 
 
@@ -335,13 +344,14 @@ class _Load:
         """Have the policy classify a failure; for a failure, `available` counts as no answer."""
         signals = signals_of(failure, tries_left=self._tries_left(failure), retry_scheduled=self._retry_scheduled)
         try:
-            answer = await self._policy.classify_load(ClassifyLoadRequest(signals=signals))
+            request = ClassifyLoadRequest(signals=signals)
+            answer = await self._policy.classify_load(request)
         except PolicyUnavailable:
             return _Tried(LoadStatus.PERMANENT, failure)
         status = load_status(answer)
         if status is LoadStatus.AVAILABLE:
             return _Tried(LoadStatus.PERMANENT, failure)
-        return _Tried(status, failure, answer)
+        return _Tried(status, failure, answer, request)
 
     def _tries_left(self, failure: Failure) -> int:
         """Return how many tries may follow; a lost session is opened again only once."""
@@ -460,9 +470,10 @@ class Supervisor:
     as it is connected is not started in a loop.
     """
 
-    def __init__(self, upstream: Upstream, stub: LoadPolicy | LoadStub) -> None:
+    def __init__(self, upstream: Upstream, stub: LoadPolicy | LoadStub, recorder: Recorder | None = None) -> None:
         self._upstream = upstream
         self._stub = stub
+        self._recorder = recorder
         self._latest: LoadOutcome | None = None
         self._logged = -math.inf
         self._known = asyncio.Event()
@@ -551,7 +562,7 @@ class Supervisor:
     async def _load(self, rechecked: LoadOutcome | None) -> LoadOutcome:
         """Load; of a recheck, only what differs from the earlier outcome is logged, or an hour after the last line."""
         seconds = max(LOAD_SECONDS, 2 * self._upstream.longest_opening)
-        loader = Loader(self._stub, seconds=seconds)
+        loader = Loader(self._stub, seconds=seconds, recorder=self._recorder)
         now = asyncio.get_running_loop().time()
         self._upstream.is_rechecked = rechecked is not None and now < self._logged + LOGGED_SECONDS
         try:

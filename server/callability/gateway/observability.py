@@ -15,7 +15,7 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,8 @@ from callability.process import logs
 from callability.process.logs import fields
 from callability.process.metrics import CertificateMetrics
 from callability.process.regular_file import read_regular
+from callability.records.format import Change
+from callability.records.recorder import Recorder, record_edits
 
 
 @dataclass(slots=True)
@@ -106,8 +108,11 @@ class DefinitionChanges:
             before = self._read(file)
             self._seen = {name: before.get(name, {}) | self._seen.get(name, {}) for name in before | self._seen}
 
-    def take(self, server: str, tools: Iterable[UpstreamTool]) -> None:
-        """Report the tools of a new list that differ from what was seen of them before."""
+    def take(self, server: str, tools: Iterable[UpstreamTool]) -> Sequence[tuple[str, str, str]]:
+        """Report and return the tools of a new list that differ from what was seen of them before.
+
+        Each has the fingerprints of both forms.
+        """
         now: dict[str, Fingerprint] = {}
         for tool in tools:
             # If a name is listed twice, the first one counts; one that is too long cannot be called.
@@ -118,8 +123,10 @@ class DefinitionChanges:
         self._now = {**self._now, server: now}
         if changed:
             self._changed = {**self._changed, server: self._changed.get(server, frozenset()).union(changed)}
-            _log(server, [(name, before[name], now[name].current) for name in changed])
+        found = [(name, before[name], now[name].current) for name in changed]
+        _log(server, found)
         self._keep(server, {name: form.current for name, form in now.items()})
+        return found
 
     def unreviewed(self, server: str) -> int:
         """Return how many listed tools of a server have changed and are not approved in the form that they have."""
@@ -456,6 +463,8 @@ class Metrics:
             "callability_policy_unavailable", "Calls that were not answered because the policy gave no verdict."
         )
         self._certificate = CertificateMetrics(self.registry)
+        self.recorder: Recorder | None = None
+        """What records replacements of the certificates; None if nobody asks for it."""
         self.sessions: Callable[[], Mapping[str, int]] = dict
         """The number of open sessions over HTTP by agent; an agent without a name is empty."""
         self.registry.register(_Sessions(self))
@@ -510,6 +519,8 @@ class Metrics:
     def watch_certificates(self, certificates: WatchedCertificates) -> None:
         """Follow the certificates of the gateway."""
         certificates.report_to(self._certificate.record)
+        if self.recorder is not None:
+            record_edits(self.recorder, Change.CERTIFICATES, certificates)
 
     def labels_compared(self, undeclared: int, *, checked: bool) -> None:
         """Set how many labels and facts of the config are not declared, and whether they could be compared."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,6 +54,16 @@ def client_hooks() -> Hooks | None:
     from callability.otel.spans import TracingHooks  # noqa: PLC0415  # of an extra
 
     return TracingHooks()
+
+
+def add_to_span(fields: Mapping[str, str]) -> None:
+    """Add fields of ours to the span that is under way; nothing happens if there are no traces."""
+    if _running:
+        from opentelemetry.trace import get_current_span  # noqa: PLC0415  # of an extra
+
+        from callability.otel.spans import OURS  # noqa: PLC0415  # of an extra
+
+        get_current_span().set_attributes({f"{OURS}{name}": value for name, value in fields.items()})
 
 
 def _imported() -> Any:

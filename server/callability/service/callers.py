@@ -485,6 +485,11 @@ class WatchedCallers:
         self.changed: Callable[[bool], None] = lambda in_effect: None
         """Called after each edit, with whether it is in effect."""
 
+    @property
+    def seen(self) -> str:
+        """The digest of the file as it was seen last, in effect or refused."""
+        return self._seen
+
     async def follow(self) -> None:
         """Read the file again when it changes, for ever."""
         async for _ in looks(lambda: (self._path,)):

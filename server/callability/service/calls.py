@@ -21,6 +21,9 @@ from callability.kernel import limits
 from callability.kernel.calls import UNOBSERVED, EncodedCalls, description, finding_message, parsed
 from callability.kernel.policy import CheckedPolicy, read
 from callability.process.child import NoOutput, output_of
+from callability.records.format import Ended
+from callability.records.recorder import Call, Recorder
+from callability.records.shadow import Shadow
 from callability.service.callers import ShuttingDown, TooManyAtOnce
 from callability.service.metrics import Gaps, PolicyMetrics
 from callability.v1 import policy_service_pb2
@@ -151,8 +154,17 @@ class RejectedEdit:
 class ServedPolicy:
     """Answers by one policy until it is replaced; a request is answered by the policy with which it arrived."""
 
-    def __init__(self, checked: CheckedPolicy, metrics: PolicyMetrics | None = None) -> None:
+    def __init__(
+        self,
+        checked: CheckedPolicy,
+        metrics: PolicyMetrics | None = None,
+        recorder: Recorder | None = None,
+        shadow: Shadow | None = None,
+    ) -> None:
         self.calls = CallabilityCalls(checked, metrics)
+        self.recorder = recorder
+        """What writes records of decisions and edits; None if nobody asks for them."""
+        self._shadow = shadow
         self.replaced = asyncio.Event()
         """Set when another policy decides. Each policy has its own."""
         self.rejected: RejectedEdit | None = None
@@ -171,7 +183,13 @@ class ServedPolicy:
     @property
     def answers(self) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:
         """What answers each call of `CallabilityService`."""
-        return {name: self._answer(method) for name, method in _METHODS.items()}
+        answers = {name: self._answer(method) for name, method in _METHODS.items()}
+        recorder, shadow = self.recorder, self._shadow
+        return {
+            **answers,
+            **(_shadowed(answers, shadow) if shadow is not None else {}),
+            **(_recorded(answers, recorder, shadow) if recorder is not None else {}),
+        }
 
     def _answer(self, method: str) -> Callable[[bytes], Awaitable[bytes]]:
         def answer(data: bytes) -> Awaitable[bytes]:
@@ -180,6 +198,52 @@ class ServedPolicy:
             return reply
 
         return answer
+
+
+def _shadowed(
+    answers: Mapping[str, Callable[[bytes], Awaitable[bytes]]], shadow: Shadow
+) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
+    """Return what answers by the policy in effect, and lets a candidate decide beside it."""
+
+    async def check_tool(data: bytes) -> bytes:
+        reply = await answers["CheckTool"](data)
+        shadow.other_reply(data, reply)
+        return reply
+
+    async def check_tools(data: bytes) -> bytes:
+        reply = await answers["CheckTools"](data)
+        shadow.compare(data, reply)
+        return reply
+
+    return {"CheckTool": check_tool, "CheckTools": check_tools}
+
+
+def _recorded(
+    answers: Mapping[str, Callable[[bytes], Awaitable[bytes]]], recorder: Recorder, shadow: Shadow | None
+) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:
+    """Return what answers and records the calls that decide about a call, a load or an enable; never discovery."""
+
+    async def check_tool(data: bytes) -> bytes:
+        started = perf_counter()
+        reply = await answers["CheckTool"](data)
+        seconds = perf_counter() - started
+        other = None if shadow is None else shadow.other_reply(data, reply)
+        recorder.decided_tool(data, reply, Call(Ended.DECIDED, seconds, other))
+        return reply
+
+    async def classify_load(data: bytes) -> bytes:
+        started = perf_counter()
+        reply = await answers["ClassifyLoad"](data)
+        recorder.decided_load("", "", data, reply, perf_counter() - started)
+        return reply
+
+    async def classify_enable(data: bytes) -> bytes:
+        started = perf_counter()
+        reply = await answers["ClassifyEnable"](data)
+        recorder.decided_enable("", "", data, reply, perf_counter() - started)
+        return reply
+
+    return {"CheckTool": check_tool, "ClassifyLoad": classify_load, "ClassifyEnable": classify_enable}
 
 
 VALIDATION_MODULE = "callability.compiler.validation_worker"

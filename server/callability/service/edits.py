@@ -13,9 +13,11 @@ from callability.contract.finding import MAX_FINDINGS, Finding, Place, finding_l
 from callability.files.policy_origin import PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.watching import looks
-from callability.kernel.policy import CheckedPolicy, LocalPolicy, unpacked
+from callability.kernel.policy import CheckedPolicy, LocalPolicy, read, unpacked
 from callability.process.child import NoOutput, output_of
 from callability.process.logs import fields
+from callability.records.format import Change
+from callability.records.shadow import Shadow
 from callability.service.calls import CallabilityCalls, RejectedEdit, ServedPolicy
 from callability.service.metrics import PolicyMetrics
 
@@ -81,13 +83,43 @@ class ServedEdits:
 
     def apply(self, calls: CallabilityCalls, checked: CheckedPolicy) -> None:
         """Decide by an edit from now on."""
+        before = self._served.calls.revision
         self._served.replace(calls)
+        if self._served.recorder is not None:
+            self._served.recorder.changed(Change.POLICY, applied=True, before=before, after=calls.revision)
         self._reports.applied(calls.policy, checked)
 
     def reject(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""
         self._served.rejected = rejected
+        if self._served.recorder is not None:
+            before = self._served.calls.revision
+            self._served.recorder.changed(Change.POLICY, applied=False, before=before, after=rejected.revision)
         self._reports.rejected(rejected, self._served.calls.revision)
+
+
+class ShadowEdits:
+    """Edits of a candidate; one that does not load changes nothing."""
+
+    def __init__(self, shadow: Shadow) -> None:
+        self._shadow = shadow
+
+    async def accepted(self, checked: CheckedPolicy) -> None:
+        """Let the candidate of an edit decide."""
+        policy = await asyncio.to_thread(read, checked.bundle)
+        self._shadow.replace(policy)
+        _logger.info("the candidate decides beside the policy in effect: revision %s", policy.revision)
+
+    async def rejected(self, rejected: RejectedEdit) -> None:
+        """Report that the candidate as it is written does not load."""
+        _log(logging.WARNING, rejected.findings)
+        _logger.warning("the candidate of `--shadow` does not load: what decided beside the policy before still does")
+        self._shadow.refused(rejected.revision)
+
+
+def shadow_edits(shadow: Shadow, origin: PolicyOrigin) -> Edits:
+    """Return the edits of a candidate, the first of which is the candidate as it is: no start waits for it."""
+    return Edits(ShadowEdits(shadow), origin, "", CheckedPolicy(b"", ()))
 
 
 class Edits:

@@ -28,6 +28,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from callability.contract.vocabulary import ToolStatus
 from callability.kernel.policy import LocalPolicy
 from callability.kernel.results import Cause, Counted, EncodedResult, EncodedServerResults, Gap
 from callability.process import logs
@@ -323,6 +324,18 @@ class VerdictCounts(Collector):
         for kind, number in sorted(counts.items()):
             family.add_metric(kind, number)
         yield family
+        refusals = CounterMetricFamily(
+            "callability_refusals",
+            "Decisions about single tools, which are about calls, that were not callable, by status and rule.",
+            None,
+            ("status", "rule"),
+        )
+        with self._lock:
+            single = Tally(self._single)
+        for kind, number in sorted(single.items()):
+            if kind.question == "callability" and kind.status != ToolStatus.CALLABLE:
+                refusals.add_metric((kind.status, kind.rule), number)
+        yield refusals
 
 
 def _taken(items: deque[Item]) -> Iterator[Item]:

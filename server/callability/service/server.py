@@ -33,6 +33,8 @@ from callability.process.address import (
     missing_protection,
     socket_path,
 )
+from callability.records.recorder import Recorder
+from callability.records.shadow import Shadow
 from callability.service import health
 from callability.service.admission import Admission, Streams, Turns
 from callability.service.callers import WatchedCallers
@@ -297,10 +299,12 @@ class Server:
         concurrent_calls: int = limits.CONCURRENT_CALLS,
         callers: WatchedCallers | None = None,
         calls: CallMetrics | None = None,
+        recorder: Recorder | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         calls = calls or CallMetrics()
         port.check()
-        self.served = ServedPolicy(checked, metrics)
+        self.served = ServedPolicy(checked, metrics, recorder, shadow)
         self._watches = PolicyWatches(self.served)
         about_policy = PolicyCalls(self.served, concurrent_calls)
         places, turns, large = Places(concurrent_calls), Turns(), LargeRequests()

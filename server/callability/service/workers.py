@@ -37,6 +37,10 @@ from callability.process.address import AddressRefused, reserve_port
 from callability.process.child import in_background
 from callability.process.logs import fields, log_to_standard_error
 from callability.process.metrics import CertificateMetrics
+from callability.records.format import By, Change
+from callability.records.metrics import RecordMetrics
+from callability.records.recorder import Recorder, RecordOptions, record_edits
+from callability.records.shadow import Shadow
 from callability.service.callers import CallersRefused, WatchedCallers, load_callers
 from callability.service.calls import RejectedEdit, ServedPolicy
 from callability.service.edits import ServedEdits
@@ -70,6 +74,8 @@ class InstanceOptions:
     reuse_port: bool = False
     log: LogOptions = LogOptions()
     traces: bool = False
+    records: RecordOptions | None = None
+    shadow: bool = False
 
     def check(self, workers: int = 1) -> None:
         """Check everything that does not need the policy, with less effort than a start.
@@ -78,7 +84,10 @@ class InstanceOptions:
             AddressRefused: the address may not or cannot be listened on.
             CallersRefused: the callers file has errors.
             CertificateRefused: the certificate cannot be used.
+            DestinationRefused: records cannot go where they should.
         """
+        if self.records:
+            self.records.destination.check()
         certificates = WatchedCertificates(self.certificates) if self.certificates else None
         if self.callers:
             load_callers(self.callers)
@@ -114,13 +123,22 @@ class Instance:
         self.metrics = PolicyMetrics(self.registry)
         calls = CallMetrics(self.registry, tuple(_observers(options)))
         ProcessCollector(registry=self.registry)
+        self._recorder = Recorder(options.records, By.SERVICE) if options.records else None
+        if self._recorder is not None:
+            RecordMetrics(self.registry, self._recorder.writer)
+        self.shadow = Shadow(self.registry, self._recorder) if options.shadow else None
+        """What a candidate decides by, beside the policy that is served; None if there is none."""
         self._callers = WatchedCallers(options.callers) if options.callers else None
         self._certificates = WatchedCertificates(options.certificates) if options.certificates else None
         about_callers, about_certificates = CallerMetrics(self.registry), CertificateMetrics(self.registry)
         if self._callers is not None:
             about_callers.follow(self._callers)
+            if self._recorder is not None:
+                record_edits(self._recorder, Change.CALLERS, self._callers)
         if self._certificates is not None:
             self._certificates.report_to(about_certificates.record)
+            if self._recorder is not None:
+                record_edits(self._recorder, Change.CERTIFICATES, self._certificates)
         self._server = Server(
             checked,
             options.port(self._certificates),
@@ -128,6 +146,8 @@ class Instance:
             options.concurrent_calls,
             self._callers,
             calls,
+            self._recorder,
+            self.shadow,
         )
         self.metrics.decides(self.served.calls.policy, checked.engine)
 
@@ -150,6 +170,8 @@ class Instance:
                 yield
         finally:
             await self._server.drain()
+            if self._recorder is not None:
+                await asyncio.to_thread(self._recorder.close)
 
     def _followers(self) -> Iterator[Coroutine[Any, Any, None]]:
         if self._certificates is not None:
@@ -400,9 +422,11 @@ class Workers(Collector):
         """Start a worker, and look after it until it has ended; return how that was."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
+            records = self._options.records
+            output = None if records and records.destination.is_standard_output else subprocess.DEVNULL
             command = (sys.executable, "-c", f"from {__name__} import main; main()")
             try:
-                process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
+                process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=output)
             except OSError as error:
                 return f"worker {number} cannot be started: {(error.strerror or 'error').lower()}"
             theirs.close()

@@ -91,6 +91,9 @@ REFUSED = {
     "approvals enable": "approvals enable git status --config bad.json",
     "policy export": "policy export policy",
     "schema policy": "schema policy good.json",
+    "records show": "records show nowhere.jsonl",
+    "records stats": "records stats nowhere.jsonl",
+    "records replay": "records replay good.csv --against bad-policy",
 }
 """Commands whose files are refused, or cannot be read or written."""
 
@@ -166,10 +169,14 @@ WRONG = {
     "schema rules": "schema rules none",
     "schema tests": "schema tests none",
     "schema policy": "schema policy",
+    "schema records": "schema records --markdown",
+    "records show": "records show good.csv --since yesterday",
+    "records stats": "records stats good.csv --limit none",
+    "records replay": "records replay good.csv",
 }
 """Calls that name something unknown, or options that exclude each other."""
 
-WITHOUT_FILES = {"schema config", "schema rules", "schema tests"}
+WITHOUT_FILES = {"schema config", "schema records", "schema rules", "schema tests"}
 """Commands that read and write no file."""
 
 

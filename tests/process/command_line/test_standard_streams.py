@@ -48,6 +48,10 @@ CALLS = {
     "schema rules": "schema rules callability",
     "schema tests": "schema tests callability",
     "schema policy": "schema policy schemas",
+    "schema records": "schema records",
+    "records show": "records show records.jsonl",
+    "records stats": "records stats records.jsonl",
+    "records replay": "records replay records.jsonl --against policy.bundle",
 }
 """For each command that ends by itself, a call that succeeds."""
 SERVING = {
@@ -79,6 +83,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]
     write_config(directory, {"files": shelf(directory, "files", {"name": "read"})})
     (directory / "tools.csv").write_text(f"{','.join(COLUMNS)}\ngit,git_log,true,false,false,false,approved,false\n")
     (directory / "callers.yaml").write_text("callers: {}\n")
+    (directory / "records.jsonl").write_text('{"v":1,"n":1,"kind":"end","time":"2026-11-26T02:00:00.000Z"}\n')
     built = subprocess.run(
         [*COMMAND, "bundle", "build", "policy", "--output", "policy.bundle"], cwd=directory, check=False
     )

@@ -18,6 +18,7 @@ from support.package_drawing import PAGE, drawn
 ARROWS = {
     "contract": "",
     "process": "contract",
+    "records": "contract process kernel",
     "connect": "",
     "kernel": "contract process",
     "files": "contract process kernel",
@@ -26,8 +27,8 @@ ARROWS = {
     "tables": "contract process kernel",
     "otel": "process client",
     "compiler": "contract process kernel files",
-    "service": "contract process kernel files otel",
-    "gateway": "contract process files adapter client connect",
+    "service": "contract process kernel files otel records",
+    "gateway": "contract process files adapter client connect records",
     "setup": "contract process files gateway",
     "studio": "contract process kernel files adapter compiler",
     "cli": "contract process kernel files adapter client tables otel compiler service gateway setup studio connect",

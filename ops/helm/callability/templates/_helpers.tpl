@@ -68,6 +68,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- range $values.policy.bundle.keys.ids }}{{ $keys = append $keys (printf "%s=/etc/callability/keys/%s.pem" . .) }}{{ end }}
 {{- if $keys }}{{ $_ := set $settings "bundle_key" (join "," $keys) }}{{ end }}
 {{- end }}
+{{- if $values.records.enabled }}
+{{- $settings = merge $settings (dict "records" "/records/callability" "record_level" $values.records.level "records_mib" $values.records.mib "records_days" $values.records.days) }}
+{{- end }}
 {{- toYaml (merge (deepCopy $values.settings) $settings) }}
 {{- end }}
 

@@ -17,7 +17,14 @@ from callability.contract.finding import Finding, Place, Severity, did_you_mean,
 from callability.files import document
 from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.findings import findings, unfit_variables, unset_variables
-from callability.gateway.config.model import AgentConfig, CatalogEntry, Deadlines, HttpConfig, ServerConfig
+from callability.gateway.config.model import (
+    AgentConfig,
+    CatalogEntry,
+    Deadlines,
+    HttpConfig,
+    RecordsConfig,
+    ServerConfig,
+)
 from callability.gateway.config.secrets_file import digest_of_secrets, read_secrets, with_secrets
 from callability.gateway.config.variables import key_place, place
 
@@ -28,6 +35,7 @@ __all__ = [
     "ConfigRefused",
     "Deadlines",
     "HttpConfig",
+    "RecordsConfig",
     "ServerConfig",
     "load_config",
 ]
@@ -64,6 +72,8 @@ class Config:
     """Where logins by OAuth are kept."""
     strict_labels: bool = False
     """Whether a label or a fact that the policy does not declare refuses the config."""
+    records: RecordsConfig | None = None
+    """Where records go, if they are asked for; a relative directory is one beside the file."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What `${secret:NAME}` stands for, by name."""
 
@@ -177,6 +187,7 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
         tokens=file.tokens,
         strict_labels=file.strict_labels,
         secrets=secrets,
+        records=file.records,
     )
 
 

@@ -35,6 +35,8 @@ MAX_FACTS = 64
 MAX_FACT_BYTES = 128
 MAX_SECONDS = 86_400
 MAX_PORT = 65_535
+MAX_RECORDS_MIB = 1024 * 1024
+MAX_RECORDS_DAYS = 36_500
 MAX_SESSIONS = 10_000
 MAX_REQUESTS = 10_000
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
@@ -188,6 +190,8 @@ SecondsOrNever = Annotated[
 Port = Annotated[StrictInt, _Checked(_port, {"minimum": 1, "maximum": MAX_PORT})]
 Sessions = Annotated[StrictInt, _from_one_to(MAX_SESSIONS)]
 Requests = Annotated[StrictInt, _from_one_to(MAX_REQUESTS)]
+RecordsSize = Annotated[StrictInt, _from_one_to(MAX_RECORDS_MIB)]
+RecordsDays = Annotated[StrictInt, _from_one_to(MAX_RECORDS_DAYS)]
 RequestBytes = Annotated[StrictInt, _from_one_to(MAX_REQUEST_BYTES)]
 ServerName = Annotated[
     StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-server-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
@@ -515,6 +519,25 @@ class HttpConfig(_Model):
     )
 
 
+class RecordsConfig(_Model):
+    """Where records of decisions and changes go. It is read at start, and by the commands that edit the files."""
+
+    to: Text = Field(
+        description="A directory of the gateway's user alone, relative to the directory of this file, or `-` for"
+        " standard output.",
+    )
+    level: Literal["refused", "all"] = Field(
+        default="refused",
+        description="Which decisions are recorded: those that are not callable (`refused`), or `all`. Changes always"
+        " are.",
+    )
+    mib: RecordsSize = Field(
+        default=1_024,
+        description="The most that the files of the directory take, in MiB, 1 to 1,048,576. The oldest are removed.",
+    )
+    days: RecordsDays = Field(default=30, description="Days after which a file is removed, 1 to 36,500.")
+
+
 class ConfigFile(_Model):
     """The whole file."""
 
@@ -553,6 +576,9 @@ class ConfigFile(_Model):
         default=False,
         description="`true`: a label or a fact that the policy does not declare refuses the config. `false`: it is a"
         " warning.",
+    )
+    records: Annotated[RecordsConfig | None, Given] = Field(
+        default=None, description="Records of decisions and changes. If left out, there are none."
     )
     editors_schema: Annotated[StrictStr | None, Given] = Field(
         default=None, alias="$schema", description="Where an editor finds the schema of this file; it is ignored."

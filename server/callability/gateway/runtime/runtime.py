@@ -22,6 +22,7 @@ from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway.agents import AgentRouter, FilesInEffect, Tokens
 from callability.gateway.catalog import Catalog
+from callability.gateway.change_records import ChangeRecords, approval_changes, server_changes
 from callability.gateway.config import Config, HttpConfig, ServerConfig
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
 from callability.gateway.index_cache import Indexes
@@ -42,6 +43,8 @@ from callability.gateway.upstream import (
     logged_in_target,
     unwitnessed,
 )
+from callability.records.recorder import Recorder
+from callability.records.shadow import Shadow
 
 _NOT_BY_ITSELF = frozenset({LoadStatus.DENIED, LoadStatus.PERMANENT})
 _logger = logging.getLogger(__name__)
@@ -74,9 +77,16 @@ class UpstreamPool:
     with each list of tools before it counts.
     """
 
-    def __init__(self, policy: LoadPolicy, rest_seconds: float = REST_SECONDS, witness: Witness = unwitnessed) -> None:
+    def __init__(
+        self,
+        policy: LoadPolicy,
+        rest_seconds: float = REST_SECONDS,
+        witness: Witness = unwitnessed,
+        recorder: Recorder | None = None,
+    ) -> None:
         self._policy = policy
         self._witness = witness
+        self._recorder = recorder
         self._rest_seconds = rest_seconds
         self._members: Mapping[str, _Member] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -174,7 +184,7 @@ class UpstreamPool:
             witness=self._witness,
         )
         upstream.set_deadlines(config.deadlines.of(server))
-        return _Member(wanted, upstream, Supervisor(upstream, self._policy) if wanted.enabled else None)
+        return _Member(wanted, upstream, Supervisor(upstream, self._policy, self._recorder) if wanted.enabled else None)
 
     async def _log_first_loads(self) -> None:
         """Log the outcome of the first loads once, when the last of them is over."""
@@ -210,6 +220,12 @@ class GatewayOptions:
     """What loads the policy while the gateway answers already; it fails if the policy is refused."""
     by_meaning: bool = False
     """Whether tools are found by meaning too, which needs the extra `semantic`."""
+    recorder: Recorder | None = None
+    """What writes records of calls and changes; None if nobody asks for them."""
+    shadow: Shadow | None = None
+    """What a candidate decides by, beside the policy in effect; None if there is none."""
+    command_records: Path | None = None
+    """Where the commands that edit the files write their records, if that is where this gateway writes too."""
     rest_seconds: float = REST_SECONDS
     """For how long after the start of a failed opening calls do not open the server again."""
     policy_directory: Path | None = None
@@ -249,7 +265,10 @@ class GatewayRuntime:
         self._forms = FirstForms(self._files, self._apply)
         self._changes = DefinitionChanges()
         options.metrics.changed_definitions = self._changes.counts
-        self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness)
+        self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness, options.recorder)
+        self._records = ChangeRecords(options.recorder, options.command_records)
+        self._files.edited = self._records.edited
+        self._recorded = self._files.config, self._files.approvals
         self._catalog = Catalog(options.policy, self._announce, witness=self._witness)
         options.metrics.follow(self._pool.states, self._pool.loads)
         options.metrics.failed_servers = self._pool.failed
@@ -316,6 +335,7 @@ class GatewayRuntime:
             self._warn_of_names()
             self._files.report_applied(edit)
             self.applied()
+            self._record_decisions()
             # A record may have been removed, or `trust` changed.
             for upstream in (*self._pool.upstreams.values(), *(it.upstream for it in self._catalog.joined.values())):
                 if upstream.state == "connected":
@@ -371,6 +391,14 @@ class GatewayRuntime:
                 if new and record.is_pinned and tool in listed and not listed[tool].matches(record.sha256):
                     upstream.renew()
 
+    def _record_decisions(self) -> None:
+        """Record what people decided in the files since the last time."""
+        config, approvals = self._recorded
+        self._recorded = now, decided = self._files.config, self._files.approvals
+        path, changes = self._files.approvals_path(now), tuple(approval_changes(approvals, decided))
+        self._begin(self._records.decided("approvals", decided.digest, path, changes))
+        self._begin(self._records.decided("config", now.digest, now.path, tuple(server_changes(config, now))))
+
     def _gateway_of(self, agent: str) -> Gateway:
         return self.router.gateway_of(agent)
 
@@ -385,6 +413,8 @@ class GatewayRuntime:
                 config=config.agents.get(agent),
                 unread=self._unread,
                 judgements=self._judgements,
+                recorder=self._options.recorder,
+                shadow=self._options.shadow,
             ),
             phrases(config.path, self._files.given, filter(inventory.sees, config.catalog), logins),
             self._files.file_status,
@@ -395,11 +425,15 @@ class GatewayRuntime:
             indexes=self._indexes,
             latest=latest,
             changed_definitions=self._changes.unreviewed,
+            recorder=self._options.recorder,
+            shadow=self._options.shadow,
         )
 
     async def _witness(self, server: str, tools: tuple[UpstreamTool, ...]) -> None:
         """See each list of a server's tools before it counts."""
-        self._changes.take(server, tools)
+        changed = self._changes.take(server, tools)
+        beside = self._files.approvals_path(self._files.config) or self._files.config.path
+        self._records.listed(server, tools, changed, self._files.approvals, beside)
         await self._forms.record(server, tools)
         self.listed(server, tools)
 

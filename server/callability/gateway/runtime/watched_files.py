@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from callability.adapter import DeclaredInputs, NotPublished
 from callability.client import PolicyUnavailable
@@ -189,6 +190,17 @@ _UNKNOWN = "unknown"
 """The digest of no file: whatever is read next is an edit."""
 
 
+class Edited(Protocol):
+    """Hears of an edit of `config` or `approvals`, with the digests of what was in effect and of what was written."""
+
+    def __call__(self, file: str, before: str, after: str, *, applied: bool) -> None:
+        """Hear of it."""
+
+
+def _unheard(file: str, before: str, after: str, *, applied: bool) -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """What was written.
@@ -221,6 +233,8 @@ class Files:
         self.file_status = file_status
         self._metrics = metrics
         self._labels = labels
+        self.edited: Edited = _unheard
+        """Called after each edit, from any thread."""
         self._refused_under: int | None = None
         """The edition of the policy by which the labels of the config were refused, if they are."""
         self._out_of_descriptors = False
@@ -232,6 +246,7 @@ class Files:
         self.approvals = _approvals(self._path)
         self._approvals_seen = self.approvals.digest
         self.file_status.approvals_readable = self.approvals.readable
+        self._in_effect = {"config": self._config_seen, "approvals": self._approvals_seen}
         metrics.stands("approvals", broken=not self.approvals.readable)
         _log(self.approvals.warnings, refusing=not self.approvals.readable)
 
@@ -261,6 +276,9 @@ class Files:
         for file in edit.accepted:
             self._metrics.edited(file, applied=True)
             self._metrics.stands(file, broken=False)
+            before, now = self._in_effect[file], self._seen(file)
+            self._in_effect[file] = now
+            self.edited(file, before, now, applied=True)
             _logger.info("the edit of the %s is applied", file)
 
     def _read(self) -> Edit | None:
@@ -357,7 +375,11 @@ class Files:
     def _report_refused(self, file: str) -> None:
         self._metrics.edited(file, applied=False)
         self._metrics.stands(file, broken=True)
+        self.edited(file, self._in_effect[file], self._seen(file), applied=False)
         _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
+
+    def _seen(self, file: str) -> str:
+        return self._config_seen if file == "config" else self._approvals_seen
 
     def _files(self) -> tuple[Path, ...]:
         config = (self.config.path, secrets_beside(self.config.path))

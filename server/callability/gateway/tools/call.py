@@ -12,11 +12,14 @@ from mcp_types import CallToolResult
 
 from callability.adapter import InvalidArgument, Phrases, error_result, rejection, unknown_tool
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, byte_length
+from callability.gateway.call_records import note_unknown, recorded
 from callability.gateway.inventory import Inventory, KnownServer
 from callability.gateway.loading import Loads
 from callability.gateway.observability import Metrics, logged
 from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
+from callability.records.recorder import Recorder
+from callability.records.shadow import Shadow
 from callability.v1.callability_service_pb2 import CheckToolResponse
 
 LOOKS = 3
@@ -43,6 +46,8 @@ class ToolCalls:
         loads: Loads,
         metrics: Metrics,
         latest: Callable[[], ToolCalls] | None = None,
+        recorder: Recorder | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self._latest = latest or (lambda: self)
         """Returns what currently calls tools for the agent: another object after an edit."""
@@ -52,6 +57,8 @@ class ToolCalls:
         self._decisions = decisions
         self._phrases = phrases
         self._loads = loads
+        self._recorder = recorder
+        self._shadow = shadow
 
     async def call_tool(
         self,
@@ -73,8 +80,10 @@ class ToolCalls:
             raise InvalidArgument("`arguments` must be an object")
         server, colon, tool = name.partition(":")
         if not colon or not tool or server not in self._inventory.servers:
-            return await self._unknown(name)
-        return await logged(self._agent, server, tool, self._called(server, tool, given, meta, progress))
+            names = (server, tool) if colon else ("", name)
+            return await recorded(self._recorder, self._agent, *names, self._unknown(name))
+        answering = logged(self._agent, server, tool, self._called(server, tool, given, meta, progress))
+        return await recorded(self._recorder, self._agent, server, tool, answering, self._shadow)
 
     async def expected_answer(self, server: str, tool: str) -> Result | None:
         """Return what a call would be answered now, without calling or opening anything; None if it would be sent.
@@ -307,5 +316,6 @@ class ToolCalls:
         return error_result(f"Not done: server `{server}` {state}{NOT_SENT}. {why}")
 
     async def _unknown(self, name: str) -> Result:
+        note_unknown(hidden=self._inventory.hides(name.partition(":")[0]))
         judgement = await self._decisions.judge(self._inventory.known_servers().values())
         return unknown_tool(name, (tool.name for tool in judgement.callable))

@@ -176,7 +176,7 @@ class CatalogTools:
             await upstream.opened()
         if upstream.state == "connected":
             facts = EnableOutcome(was_connected=True).facts(callable_tools=True)
-            response = await self._decisions.enable(facts)
+            response = await self._decisions.enable(name, facts)
             if upstream.state == "connected":
                 return enable_result(response, name, phrases=phrases)
         await self._loads.classified_soon(name)
@@ -197,7 +197,7 @@ class CatalogTools:
             judgement = await self._decisions.judge([self._inventory.known(name)])
             callable_tools = bool(judgement.callable)
             locks = judgement.remediation(judgement.locked, phrases)
-        response = await self._decisions.enable(outcome.facts(callable_tools=callable_tools))
+        response = await self._decisions.enable(name, outcome.facts(callable_tools=callable_tools))
         if self._current(name, outcome) is not outcome:
             return await self._result(name, outcome)
         return enable_result(

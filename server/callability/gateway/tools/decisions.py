@@ -14,16 +14,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from callability.adapter import InvalidArgument, Judgement, Phrases, tool_counts
 from callability.client.judgements import Judgements
 from callability.contract.finding import did_you_mean, shown
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, NO_LABEL, byte_length, is_plain, unrecordable
+from callability.gateway.call_records import note_decision
 from callability.gateway.config import AgentConfig, is_found_without_option
 from callability.gateway.inventory import KnownServer, agent_message
 from callability.gateway.observability import UnreadFacts
 from callability.gateway.policy_client import PolicyClient
+from callability.records.recorder import Recorder
+from callability.records.shadow import Shadow
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.v1.callability_service_pb2 import FactChange
@@ -182,12 +186,16 @@ class Decisions:
         config: AgentConfig | None = None,
         unread: UnreadFacts | None = None,
         judgements: Judgements | None = None,
+        recorder: Recorder | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self._policy = policy
         self._judgements = judgements or Judgements()
         self._reported: Judgement | None = None
         self._unread = unread or UnreadFacts()
         self._agent = agent_message(agent, config)
+        self._recorder = recorder
+        self._shadow = shadow
 
     async def check(self, known: KnownServer, tool: str) -> pb.CheckToolResponse:
         """Decide one tool; a tool that the service cannot be asked about is undetermined, as in a batch.
@@ -208,6 +216,7 @@ class Decisions:
             tool_facts=known.tool_facts(tool),
         )
         response = await self._policy.check_tool(request)
+        note_decision(request, response)
         # Any name may be called of a server that is switched off; only known names are remembered.
         if tool in known.by_name and response.HasField("verdict"):
             self._unread.judged(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
@@ -248,6 +257,8 @@ class Decisions:
             request = next(steps)
             while True:
                 response = await self._policy.check_tools(request)
+                if self._shadow is not None:
+                    self._shadow.compare(request.SerializeToString(), response.SerializeToString())
                 try:
                     request = steps.send(response)
                 except StopIteration as end:
@@ -267,10 +278,15 @@ class Decisions:
         """
         return tool_counts(await self.judge(servers))
 
-    async def enable(self, facts: outcome_pb2.EnableFacts) -> pb.ClassifyEnableResponse:
-        """Return the policy's classification of an enable.
+    async def enable(self, server: str, facts: outcome_pb2.EnableFacts) -> pb.ClassifyEnableResponse:
+        """Return the policy's classification of an enable of a server.
 
         Raises:
             PolicyUnavailable: there is no answer.
         """
-        return await self._policy.classify_enable(pb.ClassifyEnableRequest(facts=facts))
+        request, started = pb.ClassifyEnableRequest(facts=facts), perf_counter()
+        response = await self._policy.classify_enable(request)
+        if self._recorder is not None:
+            about = request.SerializeToString(), response.SerializeToString(), perf_counter() - started
+            self._recorder.decided_enable(server, self._agent.name, *about)
+        return response

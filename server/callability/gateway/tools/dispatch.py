@@ -35,6 +35,8 @@ from callability.gateway.tools.decisions import Commands, Decisions, Result
 from callability.gateway.tools.discovery import SCHEMAS, WHOLE, Discovery, ServerList
 from callability.gateway.tools.lock_report import LockReports
 from callability.gateway.tools.preflight import Preflight
+from callability.records.recorder import Recorder
+from callability.records.shadow import Shadow
 
 
 def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
@@ -182,13 +184,17 @@ class Gateway:
         indexes: Indexes | None = None,
         latest: Callable[[], Gateway] | None = None,
         changed_definitions: Callable[[str], int] = lambda server: 0,
+        recorder: Recorder | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self._latest = current = latest or (lambda: self)
         loads = loads or Loads()
         self._metrics = metrics
         self._inventory = inventory
         self._discovery = Discovery(inventory, decisions, phrases, loads, indexes)
-        self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics, lambda: current()._calls)
+        self._calls = ToolCalls(
+            agent, inventory, decisions, phrases, loads, metrics, lambda: current()._calls, recorder, shadow
+        )
         self.lock_reports = LockReports(agent, inventory, decisions, self._calls, phrases, loads)
         """Why the agent can or cannot call a tool, for people."""
         self.preflight = Preflight(inventory, decisions, phrases, loads)

@@ -1,0 +1,361 @@
+"""`callability records` and `callability schema records`: look at records, and decide them again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from callability.cli.options import JsonOption, leave
+from callability.cli.terminal import escaped, number_of
+from callability.contract.finding import shown
+from callability.kernel.envelope import MAX_BYTES, BundleRefused
+from callability.kernel.policy import LocalPolicy, read
+from callability.process.regular_file import read_regular
+from callability.records.format import schema
+from callability.records.reading import NoRecords, Reading, followed, object_in, sources_of
+from callability.records.replay import Changed, Differences, Replay
+from callability.records.tally import Tally
+
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILES", help="Files, directories or patterns of files; `-` is standard input."),
+]
+AgainstOption = Annotated[
+    Path, typer.Option(metavar="DIR|BUNDLE", help="The policy to decide by: a directory, or a bundle.")
+]
+LimitOption = Annotated[int, typer.Option(metavar="N", min=1, help="How many rows each table has at most.")]
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_FILTERS = ("agent", "server", "tool", "status", "rule", "ended")
+_REPEATS = 5
+"""Calls of one agent that one lock refuses before they are worth a look."""
+
+
+def print_schema() -> None:
+    """Print the JSON Schema of a record, one of which is on each line of a file of records.
+
+    Exit code 0: printed.
+    """
+    typer.echo(json.dumps(schema(), indent=2))
+
+
+def show(
+    files: FilesArgument,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="Only records about this agent.")] = None,
+    server: Annotated[str | None, typer.Option(metavar="NAME", help="Only records about this server.")] = None,
+    tool: Annotated[str | None, typer.Option(metavar="NAME", help="Only records about this tool.")] = None,
+    status: Annotated[str | None, typer.Option(metavar="STATUS", help="Only decisions with this status.")] = None,
+    rule: Annotated[str | None, typer.Option(metavar="ID", help="Only decisions by this rule.")] = None,
+    ended: Annotated[
+        str | None, typer.Option(metavar="WORD", help="Only calls that ended so, such as out_of_scope.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Only records from then on: a time such as 2026-11-26T02:00:00Z, or 30m, 2h, 7d ago."
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print what is written from now on too, until it is ended.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print records, one a line, in the order of their files.
+
+    Exit code 0: printed. 1: a file cannot be read. 2: an option is wrong.
+    """
+    wanted = dict(zip(_FILTERS, (agent, server, tool, status, rule, ended), strict=True))
+    given = {name: value for name, value in wanted.items() if value is not None}
+    start = _start(since) if since else ""
+    reading = _reading(files)
+    lines = followed(files) if follow else reading.lines()
+    for line in _read(lines):
+        record = object_in(line)
+        if record is None or str(record.get("time", "")) < start:
+            continue
+        if all(str(record.get(name)) == value for name, value in given.items()):
+            typer.echo(line.decode("utf-8", "replace").rstrip("\n") if as_json else _line(record))
+    if reading.damaged:
+        typer.echo(f"{number_of(reading.damaged, 'line')} left out: no records", err=True)
+
+
+def stats(
+    files: FilesArgument,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", metavar="DIR|BUNDLE", help="Also list the rules of this policy that never decided."),
+    ] = None,
+    limit: LimitOption = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Count records by rule, agent, tool and day, and list what changed and which agents keep hitting one lock.
+
+    A decision of which both a gateway and its service have a record counts once. Exit code 0: counted. 1: a file cannot
+    be read, or the policy is refused. 2: an option is wrong.
+    """
+    reading, tally = _reading(files), Tally()
+    rules = _rules(_policy(policy)) if policy else None
+    tally.add_all(_read(reading.lines()), may_repeat=reading.may_repeat)
+    never = None if rules is None else tally.never_decided(rules)
+    if as_json:
+        typer.echo(json.dumps(_as_data(reading, tally, never), indent=2))
+    else:
+        for text in _as_text(reading, tally, never, limit):
+            typer.echo(text)
+
+
+def replay(files: FilesArgument, against: AgainstOption, as_json: JsonOption = False) -> None:
+    """Decide the decisions of records again by another policy, and print which would have another status now.
+
+    They are grouped by their change: what becomes locked, what becomes callable, and other changes. Equal facts are
+    decided once. Records of another policy can be compared as well: what counts is the status that was recorded. Exit
+    code 0: no status changes. 1: statuses change; or a file cannot be read, or the policy is refused, and then nothing
+    is written to standard output. 2: an option is wrong.
+    """
+    reading = _reading(files)
+    policy = _policy(against)
+    lines = _read(reading.lines())
+    found = Replay(policy).differences(lines, may_repeat=reading.may_repeat)
+    data = {"reading": _lost(reading), **_replayed(policy, found)}
+    typer.echo(json.dumps(data, indent=2) if as_json else "\n".join(_replay_text(reading, found)))
+    raise typer.Exit(1 if found.found else 0)
+
+
+def _reading(files: Sequence[str]) -> Reading:
+    try:
+        return Reading(sources_of(files))
+    except NoRecords as error:
+        leave(str(error), 1)
+
+
+def _read(lines: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from lines
+    except NoRecords as error:
+        leave(str(error), 1)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _policy(place: Path) -> LocalPolicy:
+    """Return the policy in a directory or a bundle, or exit with 1 if it is refused."""
+    if not place.exists():
+        leave(f"{shown(str(place))} is neither a directory nor a bundle", 1)
+    if place.is_dir():
+        # A bundle needs the base installation alone.
+        from callability.cli.policies import loaded_from  # noqa: PLC0415
+        from callability.files.policy_origin import PolicyDirectory  # noqa: PLC0415
+
+        return read(loaded_from(PolicyDirectory(place)).checked.bundle)
+    try:
+        return read(read_regular(place, MAX_BYTES + 1), rollback=True)
+    except OSError as error:
+        leave(f"`{place}` cannot be read: {(error.strerror or 'error').lower()}", 1)
+    except BundleRefused as refused:
+        leave(f"{place}: {refused} [{refused.code}]", 1)
+
+
+def _rules(policy: LocalPolicy) -> list[tuple[str, str]]:
+    """Return the rules of a policy, each with the question as records name it."""
+    questions = {"callability": "tool", "load_outcome": "load", "enable_outcome": "enable"}
+    return [(questions.get(name, name), rule.id) for name, rules in policy.rule_sets.items() for rule in rules.rules]
+
+
+def _start(since: str) -> str:
+    """Return a time as records write it, or exit with 2."""
+    ago = re.fullmatch(r"(\d{1,6})([smhd])", since)
+    try:
+        if ago is not None:
+            moment = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        else:
+            moment = datetime.fromisoformat(since)
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        leave(f"`--since` must be a time such as 2026-11-26T02:00:00Z, or 30m, 2h or 7d, and is {shown(since)}", 2)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    """Return a record in one line for people."""
+    words = {name: escaped(str(value)) for name, value in record.items()}
+    time = words.get("time", "-")
+    match record.get("kind"):
+        case "decision":
+            target = ":".join(words[name] for name in ("server", "tool") if words.get(name))
+            who = f"agent {words['agent']}" if record.get("agent") else "an agent"
+            subject = f"{who} {target}" if record.get("question") == "tool" else f"{words.get('question')} of {target}"
+            verdict = f": {words['status']} by {words.get('rule') or 'no rule'}" if "status" in record else ""
+            unread = f", unread {escaped(', '.join(map(str, record['unread'])))}" if record.get("unread") else ""
+            lifted = f", lifted by {words['lifted_by']}" if record.get("lifted_by") not in (None, "none") else ""
+            return f"{time} {words.get('ended')} {subject}{verdict}{unread}{lifted} ({words.get('milliseconds')} ms)"
+        case "change":
+            return f"{time} {_change_text(record)}"
+        case _:
+            rest = (f"{name}={value}" for name, value in words.items() if name not in ("v", "n", "time", "kind"))
+            return f"{time} {words.get('kind')} {' '.join(rest)}"
+
+
+def _change_text(record: Mapping[str, Any]) -> str:
+    """Return a change in words."""
+    words = {name: escaped(str(value)) for name, value in record.items()}
+    target = ":".join(words[name] for name in ("server", "tool") if words.get(name))
+    parts = [f"changed {words.get('change')}", target]
+    if "applied" in record:
+        parts.append("applied" if record["applied"] else "refused")
+    if record.get("fields"):
+        parts.append(f"in {escaped(', '.join(map(str, record['fields'])))}")
+    parts += [f"{name} {words[name]}" for name in ("before", "after", "approved") if record.get(name)]
+    if record.get("command"):
+        parts.append(f"by {words['command']}" + (f" (user {words['user']})" if "user" in record else ""))
+    return " ".join(filter(None, parts))
+
+
+def _lost(reading: Reading) -> dict[str, int]:
+    return {
+        "files": reading.files,
+        "records": reading.records,
+        "lost": reading.lost,
+        "damaged_lines": reading.damaged,
+        "torn_lines": reading.torn,
+        "processes_without_an_end": reading.unended,
+    }
+
+
+def _rows(counter: Counter[Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [{**dict(zip(names, key, strict=True)), "decisions": count} for key, count in counter.most_common()]
+
+
+def _as_data(reading: Reading, tally: Tally, never: list[tuple[str, str]] | None) -> dict[str, Any]:
+    return {
+        "reading": _lost(reading),
+        "from": tally.first,
+        "to": tally.last,
+        "decisions": tally.decisions,
+        "repeated": tally.repeated,
+        "by_end": dict(tally.by_ended.most_common()),
+        "by_rule": _rows(tally.by_rule, ("question", "status", "rule")),
+        "by_agent": _rows(tally.by_agent, ("agent", "outcome")),
+        "by_tool": _rows(tally.by_tool, ("tool", "outcome")),
+        "by_day": _rows(tally.by_day, ("day", "outcome")),
+        "loads": _rows(tally.by_server, ("server", "status", "rule")),
+        "last_loads": [
+            {"server": server, "time": time, "status": status} for server, (time, status) in tally.last_load.items()
+        ],
+        "repeated_hits": [
+            each for each in _rows(tally.hits, ("agent", "tool", "status", "rule")) if each["decisions"] >= _REPEATS
+        ],
+        "out_of_scope": _rows(tally.out_of_scope, ("agent", "tool")),
+        "shadow": _rows(tally.shadow, ("status", "candidate")),
+        "changes": tally.last_changes,
+        "by_change": dict(tally.by_change.most_common()),
+        **({} if never is None else {"never_decided": [{"question": one, "rule": two} for one, two in never]}),
+    }
+
+
+def _as_text(reading: Reading, tally: Tally, never: list[tuple[str, str]] | None, limit: int) -> Iterator[str]:
+    span = f", {tally.first} to {tally.last}" if tally.first else ""
+    yield f"{number_of(tally.decisions, 'decision')} in {number_of(reading.records, 'record')}{span}"
+    yield from _loss_text(reading, tally.repeated)
+    tables: list[tuple[str, Counter[Any]]] = [
+        (
+            "by rule",
+            Counter({(f"{key[0]}: {key[1]} by {key[2] or 'no rule'}",): n for key, n in tally.by_rule.items()}),
+        ),
+        ("by end", Counter({(ended,): number for ended, number in tally.by_ended.items()})),
+        ("by agent", tally.by_agent),
+        ("by tool", tally.by_tool),
+        ("by day", tally.by_day),
+        ("loads that failed, by server", tally.by_server),
+        ("calls out of scope, by agent", tally.out_of_scope),
+        (
+            f"agents that hit one lock {_REPEATS} times or more",
+            Counter({key: number for key, number in tally.hits.items() if number >= _REPEATS}),
+        ),
+        ("decisions of a candidate that differ", tally.shadow),
+    ]
+    for title, counter in tables:
+        yield from _table(title, counter, limit)
+    if never is not None:
+        yield ""
+        yield "rules that never decided" if never else "every rule decided"
+        yield from (f"  {question}: {escaped(rule)}" for question, rule in never)
+    if tally.changes:
+        yield ""
+        yield f"{number_of(tally.by_change.total(), 'change')}, the last ones:"
+        yield from (f"  {each.get('time')} {_change_text(each)}" for each in tally.last_changes[-limit:])
+
+
+def _table(title: str, counter: Counter[Any], limit: int) -> Iterator[str]:
+    if not counter:
+        return
+    yield ""
+    yield title
+    for key, number in counter.most_common(limit):
+        yield f"  {number:>9,}  {'  '.join(escaped(each) or '(no name)' for each in key)}"
+    if len(counter) > limit:
+        yield f"  and {len(counter) - limit:,} more"
+
+
+def _loss_text(reading: Reading, repeated: int) -> Iterator[str]:
+    if repeated:
+        yield f"{number_of(repeated, 'record')} of a service left out: a gateway or a client has the decision too"
+    if reading.lost:
+        yield f"{number_of(reading.lost, 'record')} lost"
+    if reading.damaged:
+        yield f"{number_of(reading.damaged, 'line')} damaged, {reading.torn:,} of them torn at the end of a file"
+    if reading.unended:
+        yield f"{number_of(reading.unended, 'process')} without an end: running, or killed with what was not written"
+
+
+def _replayed(policy: LocalPolicy, found: Differences) -> dict[str, Any]:
+    return {
+        "revision": policy.revision,
+        "decided": found.decided,
+        "undecided": found.undecided,
+        "unfit": found.unfit,
+        "repeated": found.repeated,
+        "changed": found.found.total(),
+        "changes": [
+            {
+                "question": change.question,
+                "before": change.before,
+                "after": change.after,
+                "decisions": found.found[change],
+                "rules": [
+                    {"before": before, "after": after, "decisions": number}
+                    for (before, after), number in found.rules[change].most_common()
+                ],
+                "examples": [*found.examples[change]],
+            }
+            for change in found.ordered
+        ],
+    }
+
+
+def _replay_text(reading: Reading, found: Differences) -> Iterator[str]:
+    if found.found:
+        yield f"{found.found.total():,} of {number_of(found.decided, 'decision')} would have another status"
+    else:
+        yield f"no status changes in {number_of(found.decided, 'decision')}"
+    yield from _loss_text(reading, found.repeated)
+    if found.undecided:
+        yield f"{number_of(found.undecided, 'call')} left out that no policy decided"
+    if found.unfit:
+        yield f"{number_of(found.unfit, 'record')} left out whose facts this program cannot read"
+    for change in found.ordered:
+        yield from _change_lines(change, found)
+
+
+def _change_lines(change: Changed, found: Differences) -> Iterator[str]:
+    yield ""
+    yield f"{change.question}: {escaped(change.before)} -> {change.after}, {found.found[change]:,}"
+    for (before, after), number in found.rules[change].most_common():
+        rules = escaped(before) if before == after else f"{escaped(before)} before, {escaped(after)} after"
+        yield f"  by    {rules}: {number:,}"
+    yield from (f"  e.g.  {escaped(each)}" for each in found.examples[change])

@@ -1,0 +1,247 @@
+"""Deciding records again by another policy: equal facts are decided once, whatever the number of their records."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from google.protobuf.json_format import ParseDict, ParseError
+
+from callability.kernel.calls import EncodedCalls
+from callability.kernel.envelope import BundleRefused
+from callability.kernel.limits import InvalidRequest
+from callability.kernel.policy import LocalPolicy
+from callability.process.bounded_cache import BoundedCache
+from callability.records.format import Question, enable_verdict, load_verdict, tool_status
+from callability.records.reading import object_in
+from callability.v1 import callability_service_pb2 as pb
+
+MAX_KEPT = 100_000
+"""Facts whose verdict is kept."""
+MAX_FACTS_BYTES = 16_384
+EXAMPLES = 20
+"""Tools that are named of each change."""
+_TEXT = rb'"((?:[^"\\]|\\.)*)"'
+_DECISION = re.compile(
+    rb'\{"v":1,"n":\d+,"kind":"decision","time":"[^"]*","id":' + _TEXT + rb',"by":"(\w+)","question":"(\w+)"'
+    rb'(?:,"caller":"(?:[^"\\]|\\.)*")?(?:,"traceparent":"[^"]*")?,"agent":'
+    + _TEXT
+    + rb'(?:,"server":'
+    + _TEXT
+    + rb')?(?:,"tool":'
+    + _TEXT
+    + rb')?,"facts":(\{.*\}),"revision":"\w*"(?:,"semantics":\d+)?,"status":"(\w+)","rule":'
+    + _TEXT
+    + rb',"undetermined":(true|false),'
+)
+"""A decision as it is written here; one of another writer may have its members in another order."""
+
+
+class Record(NamedTuple):
+    """What is needed of a decision: names, facts and verdict as they are written."""
+
+    id: bytes
+    by: str
+    question: str
+    agent: str
+    server: str
+    tool: str
+    facts: bytes
+    status: str
+    rule: str
+    undetermined: bool
+
+
+class Again(NamedTuple):
+    """A verdict of the other policy; `decided` is False if the facts cannot be decided."""
+
+    status: str
+    rule: str
+    undetermined: bool
+    decided: bool = True
+
+
+class Changed(NamedTuple):
+    """A kind of change: the question, and the status before and after."""
+
+    question: str
+    before: str
+    after: str
+
+
+@dataclass(slots=True)
+class Differences:
+    """What would be different: how many records of each kind, by which rules, and some of their tools."""
+
+    decided: int = 0
+    undecided: int = 0
+    """Records of calls that no policy decided."""
+    unfit: int = 0
+    """Records whose facts this program cannot read."""
+    repeated: int = 0
+    """Records of a service whose caller recorded the decision too."""
+    found: Counter[Changed] = field(default_factory=Counter)
+    rules: dict[Changed, Counter[tuple[str, str]]] = field(default_factory=dict)
+    examples: dict[Changed, dict[str, None]] = field(default_factory=dict)
+
+    @property
+    def ordered(self) -> list[Changed]:
+        """The kinds by their effect on people: what becomes locked, what becomes callable, and the others."""
+        return sorted(self.found, key=lambda each: (_effect(each), each))
+
+    def add(self, record: Record, again: Again) -> None:
+        """Count a decision, whose answer changes if its status does."""
+        self.decided += 1
+        if again.status == record.status:
+            return
+        change = Changed(record.question, record.status, again.status)
+        self.found[change] += 1
+        self.rules.setdefault(change, Counter())[record.rule, again.rule] += 1
+        examples = self.examples.setdefault(change, {})
+        if len(examples) < EXAMPLES:
+            examples[f"{record.server}:{record.tool}" if record.tool else record.server] = None
+
+
+def _effect(change: Changed) -> int:
+    return 0 if change.before == "callable" else 1 if change.after == "callable" else 2
+
+
+class Replay:
+    """Decides records by a policy."""
+
+    def __init__(self, policy: LocalPolicy) -> None:
+        self._calls = EncodedCalls(policy)
+        reads = self._calls.tools.reader.reads_name
+        self._named = reads("agent"), reads("server"), reads("tool")
+        self._kept: BoundedCache[tuple[str, bytes, str, str, str], Again]
+        self._kept = BoundedCache(MAX_KEPT, MAX_FACTS_BYTES)
+        self._verdicts: dict[bytes, Again] = {}
+        self._decide: dict[str, Callable[[Record, Any], Again]] = {
+            Question.TOOL: self._tool,
+            Question.LOAD: self._load,
+            Question.ENABLE: self._enable,
+        }
+
+    def differences(self, lines: Iterable[bytes], *, may_repeat: bool) -> Differences:
+        """Decide all records again. With `may_repeat`, a decision of which a gateway has a record counts once."""
+        found, known = Differences(), set[bytes]()
+        for line in lines:
+            record = record_in(line)
+            if record is None:
+                found.undecided += b'"kind":"decision"' in line
+                continue
+            if may_repeat:
+                if record.by != "service":
+                    known.add(record.id)
+                elif record.id in known:
+                    found.repeated += 1
+                    continue
+            again = self.again(record)
+            if again.decided:
+                found.add(record, again)
+            else:
+                found.unfit += 1
+        return found
+
+    def again(self, record: Record) -> Again:
+        """Return the verdict for the facts of a record."""
+        agent, server, tool = self._named
+        key = (
+            record.question,
+            record.facts,
+            record.agent if agent else "",
+            record.server if server else "",
+            record.tool if tool else "",
+        )
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._decided(record)
+            self._kept.keep(key, kept, len(record.facts))
+        return kept
+
+    def _decided(self, record: Record) -> Again:
+        decide = self._decide.get(record.question)
+        if decide is not None:
+            try:
+                return decide(record, json.loads(record.facts))
+            except (InvalidRequest, BundleRefused, ParseError, ValueError):
+                pass
+        return Again("", "", undetermined=False, decided=False)
+
+    def _tool(self, record: Record, facts: Any) -> Again:
+        reply = self._calls.check_tool(request_of(record, facts).SerializeToString())
+        found = self._verdicts.get(reply)
+        if found is None:
+            verdict = pb.CheckToolResponse.FromString(reply).verdict
+            found = Again(tool_status(verdict.status), verdict.rule, verdict.undetermined)
+            if len(self._verdicts) < MAX_KEPT:
+                self._verdicts[reply] = found
+        return found
+
+    def _load(self, record: Record, facts: Any) -> Again:
+        request = ParseDict(facts, pb.ClassifyLoadRequest())
+        answer = pb.ClassifyLoadResponse.FromString(self._calls.classify_load(request.SerializeToString()))
+        return _again(load_verdict(answer, None))
+
+    def _enable(self, record: Record, facts: Any) -> Again:
+        request = ParseDict(facts, pb.ClassifyEnableRequest())
+        answer = pb.ClassifyEnableResponse.FromString(self._calls.classify_enable(request.SerializeToString()))
+        return _again(enable_verdict(answer, None))
+
+
+def request_of(record: Record, facts: Any) -> pb.CheckToolRequest:
+    """Return the request that a decision about a tool answered.
+
+    Raises:
+        ParseError: the facts are not those of such a request.
+    """
+    request = ParseDict(facts, pb.CheckToolRequest(server=record.server, tool=record.tool))
+    if request.HasField("agent"):
+        request.agent.name = record.agent
+    return request
+
+
+def _again(verdict: str) -> Again:
+    values = json.loads(f"{{{verdict}}}")
+    return Again(values["status"], values["rule"], values["undetermined"])
+
+
+def record_in(line: bytes) -> Record | None:
+    """Return the decision on a line; None for another record, or a call that no policy decided."""
+    found = _DECISION.match(line)
+    if found is None:
+        return _of_object(line)
+    number, by, question, agent, server, tool, facts, status, rule, undetermined = found.groups()
+    return Record(
+        number,
+        by.decode(),
+        question.decode(),
+        _text(agent),
+        _text(server or b""),
+        _text(tool or b""),
+        facts,
+        status.decode(),
+        _text(rule),
+        undetermined == b"true",
+    )
+
+
+def _of_object(line: bytes) -> Record | None:
+    values = object_in(line) if b'"decision"' in line else None
+    if values is None or values.get("kind") != "decision" or "status" not in values or "facts" not in values:
+        return None
+    by, question, agent, server, tool, rule = (
+        str(values.get(name, "")) for name in ("by", "question", "agent", "server", "tool", "rule")
+    )
+    facts = json.dumps(values["facts"], sort_keys=True).encode()
+    number, undetermined = str(values.get("id", "")).encode(), values.get("undetermined") is True
+    return Record(number, by, question, agent, server, tool, facts, str(values["status"]), rule, undetermined)
+
+
+def _text(written: bytes) -> str:
+    """Return a text as JSON writes it, without its quotes."""
+    return str(json.loads(b'"%b"' % written)) if b"\\" in written else written.decode()

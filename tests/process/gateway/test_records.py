@@ -1,0 +1,254 @@
+"""Records of a gateway: each call with the decision about it, and each change; no arguments, texts or secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from callability.records.format import schema
+from support.checkout import UPSTREAMS
+from support.commands import callability
+from support.gateway_in_process import client_of, http_gateway
+from support.gateways import (
+    READ,
+    SEND,
+    agents_of,
+    call,
+    client_with,
+    connected,
+    http_gateway_process,
+    retrieve,
+    shelf,
+    text_of,
+    token_of,
+    write_config,
+)
+from support.running import serving
+from support.waiting import becomes, eventually, status
+
+ALL = {"to": "records", "level": "all"}
+CANARY = "canary-7f3a"
+CHANGING = {"command": sys.executable, "args": [str(UPSTREAMS / "changing.py"), "2025"]}
+Record = dict[str, Any]
+
+
+def records_in(directory: Path, **wanted: str) -> list[Record]:
+    """Return the records of a directory with these members, each valid under the schema."""
+    validator = Draft202012Validator(schema())
+    lines = [line for path in sorted(directory.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    found: list[Record] = [json.loads(line) for line in lines]
+    for record in found:
+        validator.validate(record)
+    return [record for record in found if wanted.items() <= record.items()]
+
+
+def of(records: Iterable[Record], *members: str) -> list[tuple[Any, ...]]:
+    """Return some members of records."""
+    return [tuple(record.get(name) for name in members) for record in records]
+
+
+def has(directory: Path, **wanted: str) -> Callable[[], object]:
+    """Return a function that says whether there is a record with these members."""
+    return lambda: records_in(directory, **wanted)
+
+
+def test_each_call_is_recorded_with_its_decision_and_its_end(tmp_path: Path) -> None:
+    """The records of all levels, of agents with different scopes; the files are the user's alone."""
+    servers = {
+        "it": shelf(tmp_path, "it", READ, SEND, disabled_tools=["send_mail"]),
+        "other": shelf(tmp_path, "other", READ),
+    }
+    config = write_config(tmp_path, servers, agents=agents_of({"ada": ["it"]}), records=ALL)
+
+    async def story(url: str) -> None:
+        async with client_with(url, token_of("ada")) as client:
+            await retrieve(client, "read", include_disabled=True)
+            assert not records_in(tmp_path / "records"), "discovery is recorded"
+            answers = [await call(client, f"{name}:read_file") for name in ("other", "none")]
+            assert text_of(answers[0]).replace("other", "none") == text_of(answers[1])
+            for name in ("it:read_file", "it:send_mail", "it:no_tool", "no colon"):
+                await call(client, name)
+
+    with http_gateway(config) as url:
+        asyncio.run(story(url))
+    [path] = (tmp_path / "records").glob("gateway-*.jsonl")
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
+    records = records_in(tmp_path / "records", kind="decision")
+    assert of(records, "agent", "server", "tool", "ended", "status", "rule") == [
+        ("ada", "other", "read_file", "out_of_scope", None, None),
+        ("ada", "none", "read_file", "unknown", None, None),
+        ("ada", "it", "read_file", "answered", "callable", "open"),
+        ("ada", "it", "send_mail", "refused", "disabled_by_config", "operator-denied"),
+        ("ada", "it", "no_tool", "unknown", None, None),
+        ("ada", "", "no colon", "unknown", None, None),
+    ]
+    assert records[3]["facts"]["toolFacts"]["configDenied"] is True
+    assert len({record["id"] for record in records}) == len(records)
+    assert records_in(tmp_path / "records")[-1]["kind"] == "end"
+
+
+def test_by_default_only_what_is_not_callable_is_recorded(tmp_path: Path) -> None:
+    """Calls that are let through are not, whatever comes of them; loads that fail are."""
+    servers = {
+        "it": shelf(tmp_path, "it", READ, SEND, disabled_tools=["send_mail"]),
+        "down": {"command": str(tmp_path / "no such program")},
+    }
+    config = write_config(tmp_path, servers, records={"to": "records"})
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            for name in ("it:read_file", "it:send_mail"):
+                await call(client, name)
+            await asyncio.to_thread(eventually, has(tmp_path / "records", question="load"))
+
+    asyncio.run(story())
+    decisions = records_in(tmp_path / "records", kind="decision")
+    assert sorted(of(decisions, "question", "server", "status")) == [
+        ("load", "down", "permanent"),
+        ("tool", "it", "disabled_by_config"),
+    ]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_no_canary_is_in_a_record(transport: str, tmp_path: Path) -> None:
+    """Arguments, texts and results of servers, secrets of the config, headers and tokens are in none, at any level."""
+    text = {"name": "read_file", "description": f"{CANARY}-description", "title": f"{CANARY}-title"}
+    servers = {
+        "it": shelf(tmp_path, "it", text, env={"TOKEN": f"{CANARY}-secret"}),
+        "bad": {"command": sys.executable, "args": ["-c", f"import sys; sys.exit('{CANARY}-text')"]},
+        "web": {"url": f"http://127.0.0.1:9/{CANARY}", "headers": {"X-Key": f"{CANARY}-secret"}},
+    }
+    config = write_config(tmp_path, servers, records=ALL)
+
+    async def story() -> None:
+        async with connected(transport, config) as client:
+            await call(client, "it:read_file", path=f"{CANARY}-path", **{f"{CANARY}-name": 1})
+            for server in ("bad", "web"):
+                await call(client, f"{server}:any", path=f"{CANARY}-path")
+            await asyncio.to_thread(eventually, lambda: {"web", "bad"} <= {each["server"] for each in loads()})
+
+    records = tmp_path / "records"
+
+    def loads() -> list[Record]:
+        return records_in(records, question="load")
+
+    asyncio.run(story())
+    assert {"answered"} <= {each.get("ended") for each in records_in(records)}
+    assert CANARY not in "".join(path.read_text() for path in records.glob("*.jsonl"))
+
+
+def test_a_gateway_and_its_service_record_one_decision_under_one_id(tmp_path: Path) -> None:
+    """Statistics count it once."""
+    config = write_config(
+        tmp_path, {"it": shelf(tmp_path, "it", SEND, disabled_tools=["send_mail"])}, records={"to": "records"}
+    )
+    records = tmp_path / "records"
+
+    async def story() -> None:
+        async with client_of(config, "--policy-address", address) as client:
+            await call(client, "it:send_mail")
+
+    with serving("--records", str(records)) as address:
+        asyncio.run(story())
+    decisions = records_in(records, question="tool")
+    assert {*of(decisions, "by", "status")} == {("gateway", "disabled_by_config"), ("service", "disabled_by_config")}
+    assert len({each["id"] for each in decisions}) == 1
+    counted = json.loads(callability("records", "stats", str(records), "--json").stdout)
+    assert (counted["decisions"], counted["repeated"]) == (1, len(decisions) - 1)
+
+
+def test_a_tool_that_changes_is_recorded_with_what_differs(tmp_path: Path) -> None:
+    """Both fingerprints, and the fields; once it is approved, with what a person approved."""
+    config = write_config(tmp_path, {"it": CHANGING}, records=ALL)
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            await retrieve(client, "sheep")
+            await call(client, "it:change", description=f"{CANARY} now")
+            await asyncio.to_thread(eventually, has(tmp_path / "records", change="tool"))
+
+    asyncio.run(story())
+    [record] = records_in(tmp_path / "records", change="tool")
+    assert (record["server"], record["tool"], record["fields"]) == ("it", "other", ["description"])
+    assert re.fullmatch("v2:[0-9a-f]{64}", record["before"])
+    assert record["before"] != record["after"]
+    assert CANARY not in json.dumps(record)
+
+
+def test_what_a_person_decides_is_recorded_once_with_who_did_it(tmp_path: Path) -> None:
+    """By the command that did it, or as an edit of the file by hand; the gateway records the edits of the files."""
+    (tmp_path / "approvals.json").write_text("{}")
+    config = write_config(tmp_path, {"it": shelf(tmp_path, "it", READ)}, approvals="approvals.json", records=ALL)
+    records = tmp_path / "records"
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            await call(client, "it:read_file")
+            for name in ("disable", "enable"):
+                done = await asyncio.to_thread(
+                    callability, "approvals", name, "it", "read_file", "--config", str(config)
+                )
+                assert done.returncode == 0, done.stderr
+                await becomes(status(client, "it:read_file"), "disabled_by_user" if name == "disable" else None)
+            await asyncio.to_thread(
+                callability, "approvals", "approve", "it", "read_file", "--yes", "--config", str(config)
+            )
+            (tmp_path / "approvals.json").write_text(json.dumps({"it": {"read_file": {"disabled": True}}}))
+            await becomes(status(client, "it:read_file"), "disabled_by_user")
+            await asyncio.to_thread(eventually, has(records, change="block", by="gateway"))
+            (tmp_path / "approvals.json").write_text("{")
+            await asyncio.to_thread(
+                eventually, lambda: [each for each in records_in(records, change="approvals") if not each["applied"]]
+            )
+
+    asyncio.run(story())
+    about = "change", "by", "command", "user"
+    people = [each for each in records_in(records, kind="change") if "command" in each]
+    user = os.getuid()
+    assert sorted(of(people, *about)) == [
+        ("approval", "command", "callability approvals approve", user),
+        ("block", "command", "callability approvals disable", user),
+        ("block", "gateway", "by hand: the file", user),
+        ("unblock", "command", "callability approvals enable", user),
+    ]
+    [approval] = records_in(records, change="approval")
+    assert re.fullmatch("v2:[0-9a-f]{64}", approval["after"])
+    edits = records_in(records, change="approvals")
+    assert [edit["applied"] for edit in edits] == [True] * (len(edits) - 1) + [False]
+    assert all(edit["before"] != edit["after"] for edit in edits)
+
+
+def test_records_go_to_no_place_that_is_open_to_others_or_the_channel_of_mcp(tmp_path: Path) -> None:
+    """The command says what it found and what to do."""
+    config = write_config(tmp_path, {})
+    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").chmod(0o755)
+    for place, words in (
+        (str(tmp_path / "open"), "is open to others, as its mode is 755: run chmod 700 on it"),
+        (str(tmp_path / "no" / "parent"), "no such file or directory"),
+        ("-", "records cannot go to standard output over stdio: it is the channel of MCP; name a directory"),
+    ):
+        done = callability("gateway", "--config", str(config), "--records", place)
+        assert (done.returncode, done.stderr.rstrip().endswith(words)) == (2, True), done.stderr
+
+
+def test_records_on_standard_output_follow_the_url(tmp_path: Path) -> None:
+    """A gateway over HTTP may write them there."""
+    config = write_config(tmp_path, {"it": shelf(tmp_path, "it", SEND, disabled_tools=["send_mail"])})
+
+    async def story(url: str) -> None:
+        async with client_with(url, None) as client:
+            await call(client, "it:send_mail")
+
+    with http_gateway_process(config, "--records", "-") as url:
+        asyncio.run(story(url))
