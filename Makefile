@@ -9,6 +9,7 @@ STUBS ?= server
 FUZZ ?= 60
 FACTS ?= 1000000
 FUZZ_RUNS ?= 1000
+FUZZ_PAYLOADS ?= 3000
 FUZZ_TABLES ?= 20000
 SOAK ?= 10
 PIP := -m pip --quiet --disable-pip-version-check
@@ -73,15 +74,17 @@ unit: $(VENV)/installed ## Set up, and run the tests that need no process.
 
 setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz $(VENV)/ops ## Set up for every test.
 
+# `TEST="-m 'not repeated'"` leaves out what other targets of `.ci/run` do more of.
 test: setup ## Set up, and run the tests.
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(TEST)
 
-# A round is bounded by its number of examples.
+# A round is bounded by its number of examples. `make fuzz` draws more hostile files.
 rounds: $(VENV)/installed ## Draw twice as many examples for each law of policies, and swap policies under load for longer.
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=long -m hypothesis tests/unit/policy
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=long -m hypothesis tests/unit/policy \
+	  --ignore tests/unit/policy/test_hostile_files.py
 	$(BIN)/python -m pytest -q -n 0 --hypothesis-profile=long -k swaps tests/process/service/test_policy_edits.py
 
-# `make cpu CPU=unit` measures one of the two.
+# `make cpu CPU=unit` measures one of the two, and `CPU=ci` measures `.ci/run`.
 cpu: setup ## Measure the CPU of `make unit` and `make test`, and record it in tests/cpu_baseline.json.
 	PYTHONPATH=tests $(BIN)/python -m support.cpu_baseline $(CPU)
 
@@ -101,9 +104,9 @@ wheel: $(VENV)/installed ## Build the wheel, and ask it for a decision in an emp
 bench: $(VENV)/installed ## Measure what decisions cost, in about twenty minutes.
 	$(BIN)/python -m bench $(BENCH)
 
-# `SOAK=1` is for one minute. The seed of the faults is printed; `SEED=1` draws the same ones again.
+# `SOAK=1` is for one minute. The seed of the faults is printed; `FAULTS=1` draws the same ones again.
 soak: $(VENV)/installed $(VENV)/ops ## Let faults happen to three replicas under load for ten minutes, and compare every answer.
-	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(SOAK) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(SOAK) $(if $(FAULTS),--seed $(FAULTS))
 
 # `CLIENT_SOAK="--kills 2 --stops 1"` is a short one.
 client-soak: $(VENV)/installed ## Kill and stop two replicas under local and remote callers, and time how an edit arrives.
@@ -122,7 +125,7 @@ fuzz: $(VENV)/fuzz ## Fuzz the readers of rule files, of bundles and of Arrow fi
 	    $(if $(SEED),-seed=$(SEED) -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ)) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/ && \
 	  $(BIN)/python tests/fuzzing/bundles.py --seeds build/fuzz/bundle-seeds && \
 	  $(if $(SEED),PYTHONHASHSEED=0) $(BIN)/python tests/fuzzing/bundles.py build/fuzz/bundles build/fuzz/bundle-seeds \
-	    $(if $(SEED),-seed=$(SEED) -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ)) -max_len=8192 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/; \
+	    $(if $(SEED),-seed=$(SEED) -runs=$(FUZZ_PAYLOADS),-max_total_time=$(FUZZ)) -max_len=8192 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/; \
 	else echo 'The fuzzer is not set up: only what Hypothesis draws is tried' >&2; fi
 	$(BIN)/python tests/fuzzing/arrow_files.py tests/fuzzing/arrow --found build/fuzz/arrow \
 	  $(if $(SEED),--seed $(SEED) --runs $(FUZZ_TABLES),--seconds $(FUZZ))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
-from support.checkout import POLICY
+from support.checkout import POLICY, TESTS
 from support.drawing import register_profiles
 from support.running import serving
 from support.shipped_policy import check_it_once
@@ -25,6 +25,7 @@ LONG = (
     *("hostile_edits", "hostile_files", "limits", "bench", "tutorial", "remedies", "policy_edits", "catalog_laws"),
     *("real_upstreams", "agents", "command_line", "studio_browser", "requirements", "table_and_diff", "semantics"),
     *("conformance", "no_secret_leaks", "scope_laws", "failing_alone", "approvals_command", "fuzzer", "go_client"),
+    *("large_messages", "standard_streams", "two_readers", "go_modules", "go_path", "remote_client", "policy_stream"),
 )
 """Files with long tests: they run first, so that they do not run alone at the end."""
 
@@ -35,6 +36,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(100_000, 50, 100)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the laws of policies as repeated: `make rounds` draws more examples for them."""
+    is_law = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    if is_law and item.path.parent == TESTS / "unit/policy":
+        item.add_marker("repeated")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,8 +13,8 @@ cd "$outside"
 check() {
   local extra=$1 python=$outside/$1/bin/python
   shift
-  "$PYTHON" -m venv "$extra"
-  "$python" $pip install --no-compile "$@"
+  "$PYTHON" -m venv --without-pip "$extra"
+  "$BIN/python" $pip --python "$python" install --no-compile "$@"
   mkdir "$extra/work"
   (cd "$extra/work" && "$python" "$checks" "$extra")
 }

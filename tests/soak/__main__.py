@@ -59,7 +59,7 @@ def soak(
     for problem in problems:
         print(f"WRONG: {problem}")
     if problems:
-        print(f"Again: SEED={seed}. The logs are in {directory}")
+        print(f"Again: FAULTS={seed}. The logs are in {directory}")
         raise typer.Exit(1)
     shutil.rmtree(directory)
     print("Every answer was correct, and no call was lost after retries.")

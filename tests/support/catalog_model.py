@@ -32,6 +32,7 @@ class Attempt:
     shown: object = None
     """Who shows the request: the number of a caller, another value if the dialog is done, or None."""
     held: bool = False
+    returned: bool = False
     released: float | None = None
 
 
@@ -231,8 +232,7 @@ class Model:
         self.callers[number] = caller
         server = self.servers[caller.server]
         if question is not None and server.last is not None and server.last[0] == question:
-            result, server.last = server.last[1], None
-            self._report(number, self._true(server, result))
+            self._report(number, self._true(server, server.last[1]))
             return
         attempt = server.attempt
         if attempt is not None and question is not None and attempt.question == question and answer is not None:
@@ -324,6 +324,7 @@ class Model:
             else:
                 attempt.waiting.remove(number)
                 attempt.shown, attempt.held, attempt.released = "held", True, self._now + HELD_SECONDS
+                attempt.returned = True
                 caller.question = attempt.question
                 self._report(number, ("returned", 0))
             return
@@ -340,7 +341,7 @@ class Model:
         result = (status, server.dials if status == "enabled" else 0)
         for number in attempt.waiting:
             self._report(number, result)
-        if attempt.question is not None:
+        if attempt.question is not None and attempt.returned:
             server.last = attempt.question, result
         server.kept = kept
         if status == "enabled":

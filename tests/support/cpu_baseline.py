@@ -1,4 +1,6 @@
-"""Measures what `make unit` and `make test` cost, and records it in `tests/cpu_baseline.json`. `make cpu` runs it.
+"""Measures what `make unit`, `make test` and `.ci/run` cost, and records it in `tests/cpu_baseline.json`.
+
+`make cpu` runs it; `make cpu CPU=ci` measures `.ci/run`, with each of its parts.
 
 CPU is that of all processes; it depends on the machine and on what else runs there, so measure on an idle one.
 """
@@ -14,12 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from support.checkout import ROOT, TESTS
 
 RECORDED = TESTS / "cpu_baseline.json"
 TARGETS = ("unit", "test")
-"""What is measured unless arguments name fewer."""
+"""What is measured unless arguments name others."""
+CI = "ci"
 
 
 def passed(output: str) -> int:
@@ -37,13 +41,30 @@ def cost(tests: int, cpu: float, wall: float) -> dict[str, float]:
     }
 
 
-def _measured(target: str) -> dict[str, float]:
+def parts(output: str) -> dict[str, dict[str, float]]:
+    """Return the cost of each part of `.ci/run`, by its targets, as its output says."""
+    found = re.findall(r"^make (.*): ([\d.]+) s, CPU ([\d.]+) s and ([\d.]+) s in the kernel$", output, re.MULTILINE)
+    return {
+        " ".join(re.findall(r"(?<!\S)[a-z]+(?!\S)", words)): {
+            "cpu_seconds": round(float(user) + float(kernel)),
+            "wall_seconds": round(float(wall)),
+        }
+        for words, wall, user, kernel in found
+    }
+
+
+def _measured(target: str) -> dict[str, Any]:
+    command = [".ci/run"] if target == CI else ["make", target]
     before, started = _cpu_of_children(), time.monotonic()
-    done = subprocess.run(["make", target], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+    )
     wall, cpu = time.monotonic() - started, _cpu_of_children() - before
     print(done.stdout, end="")
     if done.returncode:
-        sys.exit(f"`make {target}` failed: nothing is recorded")
+        sys.exit(f"`{' '.join(command)}` failed: nothing is recorded")
+    if target == CI:
+        return {"cpu_seconds": round(cpu), "wall_seconds": round(wall), "parts": parts(done.stdout)}
     return cost(passed(done.stdout), cpu, wall)
 
 

@@ -43,6 +43,7 @@ class Sender:
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)))
+        self.fileno = self.socket.fileno
         self.socket.setblocking(False)
         self.ended = 0
         """Calls that the server has ended."""
@@ -58,6 +59,11 @@ class Sender:
         self._calls[self._next] = _Call(size, left)
         self._next += 2
 
+    @property
+    def has_output(self) -> bool:
+        """Whether something is to be sent as soon as the socket takes it."""
+        return bool(self._out) or any(self._sendable(call) > 0 for call in self._calls.values())
+
     def step(self) -> None:
         """Read what has arrived, and send what the windows permit."""
         with suppress(BlockingIOError):
@@ -68,8 +74,7 @@ class Sender:
             del self._in[:end]
             self._read(head[3], head[4], int.from_bytes(head[5:], "big"), payload)
         for stream, call in self._calls.items():
-            size = min(self._window, self._initial + call.window, _FRAME, len(call.unsent))
-            if size > 0 and len(self._out) < 1 << 20:
+            if (size := self._sendable(call)) > 0 and len(self._out) < 1 << 20:
                 is_last = call.is_whole and size == len(call.unsent)
                 self._out += frame(DATA, END_STREAM if is_last else 0, stream, bytes(call.unsent[:size]))
                 call.unsent = call.unsent[size:]
@@ -77,6 +82,10 @@ class Sender:
                 self._window -= size
         with suppress(BlockingIOError):
             del self._out[: self.socket.send(self._out)]
+
+    def _sendable(self, call: _Call) -> int:
+        """Return the size of the next frame of a call that the windows permit."""
+        return min(self._window, self._initial + call.window, _FRAME, len(call.unsent))
 
     def _read(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == SETTINGS and not flags & ACK:
@@ -106,7 +115,9 @@ def senders(address: str, connections: int) -> Iterator[Sequence[Sender]]:
 
 def send_until_ended(opened: Sequence[Sender], calls: int) -> None:
     """Send until the server has ended so many calls."""
+    for each in opened:
+        each.step()
     while sum(each.ended for each in opened) < calls:
-        select.select([each.socket for each in opened], [], [], 0.01)
-        for each in opened:
+        readable, writable, _ = select.select(opened, [each for each in opened if each.has_output], [])
+        for each in {*readable, *writable}:
             each.step()

@@ -14,6 +14,8 @@ from callability.compiler.confirmation import TIME_LIMIT, Engine, EngineOutput, 
 from callability.compiler.policy import Check, check_source
 from callability.contract.finding import Place
 from callability.files.policy_source import PolicySource, source_in
+from callability.kernel.policy import CheckedPolicy
+from callability.service import edits
 from support.checkout import POLICY
 
 _SHIPPED = source_in(POLICY)
@@ -44,6 +46,22 @@ def _check_once(
     )
 
 
+_check_in_child = edits.checked_source
+_served: list[CheckedPolicy] = []
+"""The shipped policy as it is served, once it was checked."""
+
+
+async def _check_to_serve_once(written: PolicySource) -> CheckedPolicy:
+    """Check a policy in a process of its own, unless it is the shipped one and was checked before."""
+    if written.digest != _SHIPPED.digest:
+        return await _check_in_child(written)
+    if not _served:
+        checked = await _check_in_child(written)
+        assert checked.bundle, checked.findings
+        _served.append(checked)
+    return _served[0]
+
+
 _outputs: dict[tuple[str, str], EngineOutput] = {}
 
 
@@ -61,6 +79,7 @@ def _run_once(task: str, place: Place, seconds: float, progress: OnProgress) -> 
 
 
 def check_it_once() -> None:
-    """Have every later import of `check_source` in this process remember the check, and the engine its answers."""
+    """Have every later import of these checks in this process remember the check, and the engine its answers."""
     policy.check_source = _check_once
+    edits.checked_source = _check_to_serve_once
     confirmation.run = _run_once  # type: ignore[assignment]  # it is imported there

@@ -22,6 +22,7 @@ _BAD_NUMBERS = (
     b"\x80",
     b"\x81\x00",
 )
+_ONE_BYTE = [bytes([number]) for number in range(128)]
 _UNKNOWN = (8, 15, 16, 99, 2**29 - 1, 0, 2**29)
 
 
@@ -42,6 +43,8 @@ class Field:
 
 def varint(number: int) -> bytes:
     """Return a number in as few bytes as possible."""
+    if number <= 127:
+        return _ONE_BYTE[number]
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)
@@ -71,6 +74,8 @@ def fields_of(data: bytes, message: Descriptor) -> list[Field]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
+    if data[place] < 128:
+        return data[place], place + 1
     number = shift = 0
     while True:
         number |= (data[place] & 127) << shift

@@ -57,8 +57,9 @@ def test_both_readers_refuse_the_same_bundles_for_the_same_reasons(reader: Path)
 
 def test_a_small_bundle_costs_neither_reader_much(reader: Path) -> None:
     """Of whatever its parts are, at most 40 bytes of memory for a byte of it."""
-    for name, bundle in sparse_bundles(PARTS):
-        of_go, of_python = read_by_go(reader, [bundle])[0], read_by_python(bundle)
+    names, bundles = zip(*sparse_bundles(PARTS), strict=True)
+    readings = zip(read_by_go(reader, bundles), read_by_python(bundles), strict=True)
+    for name, bundle, (of_go, of_python) in zip(names, bundles, readings, strict=True):
         assert of_go.code == of_python.code, name
         for language, reading in (("Go", of_go), ("Python", of_python)):
             limit = MAX_MEMORY_OF_BYTE * len(bundle) + BESIDES
@@ -72,6 +73,6 @@ def test_the_largest_bundle_of_empty_messages_costs_little(reader: Path, field: 
     """Its parts are counted before anything is made of them."""
     payload = opened((DIRECTORY / "small.bundle").read_bytes()).payload
     bundle = sealed(payload + field * ((MAX_BYTES - len(payload) - 100) // 2))
-    of_go, of_python = read_by_go(reader, [bundle])[0], read_by_python(bundle)
+    of_go, of_python = read_by_go(reader, [bundle])[0], read_by_python([bundle])[0]
     assert of_go.code == of_python.code
     assert max(of_go.memory, of_python.memory) <= MAX_MEMORY_OF_BYTE * len(bundle)

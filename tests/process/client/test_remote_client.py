@@ -35,6 +35,9 @@ from support.running import service, unused_port
 from support.services import SWITCHED_OFF
 from support.waiting import SECONDS, eventually
 
+ATTEMPT_SECONDS = 3
+"""How long a stopped replica holds a call up; one that is only busy answers within that time."""
+
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[list[Replica]]:
@@ -99,7 +102,7 @@ def test_replicas_that_serve_take_turns(kind: str, two: list[Replica]) -> None:
 def test_a_call_of_a_stopped_replica_is_answered_by_another(kind: str, two: list[Replica]) -> None:
     """The replica is not called first again until it says that it serves."""
     recorded = Recorded()
-    with _remote(kind, two, recorded, attempt_seconds=0.5) as caller:
+    with _remote(kind, two, recorded, attempt_seconds=ATTEMPT_SECONDS) as caller:
         eventually(lambda: _states(caller) == ["serving", "serving"])
         with two[0].stopped():
             for _ in range(6):

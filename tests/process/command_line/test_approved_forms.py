@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from support.commands import callability
-from support.gateways import alternating, call, over_stdio, shelf, text_of, write_config
+from support.gateway_in_process import client_of
+from support.gateways import alternating, call, shelf, text_of, write_config
 from support.running import COMMAND
 
 READ = {
@@ -57,7 +58,7 @@ def _answer(config: Path) -> str:
     """Start a gateway, and return what a call of the tool is answered with."""
 
     async def story() -> str:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             return text_of(await call(client, "files:read"))
 
     return asyncio.run(story())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from callability.cli.application import COMMANDS, Group
 from support.checkout import POLICY
 from support.gateways import shelf, write_config
 from support.running import COMMAND, service
+from support.warm_program import CLOSED, WarmProgram, warm_program
 
 CALLS = {
     "check": "check policy",
@@ -69,6 +71,10 @@ COLUMNS = (
     *("approval.disabled", "approval.status", "caller.refuses"),
 )
 SHELL = {"closed": '"$@" >&-', "full": '"$@" >/dev/full', "no errors": '"$@" 2>&-', "nothing": '"$@" >&- 2>&- <&-'}
+LOSSES = {"closed": (CLOSED, "{err}"), "full": ("/dev/full", "{err}"), "no errors": ("{out}", CLOSED)}
+"""The files of standard output and errors, in place of the redirections of a shell."""
+STARTED = {"explain", "bundle build", "approvals show"}
+"""Commands that are also started by a shell."""
 INITIALIZE = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
     '"clientInfo":{"name":"agent","version":"1"}}}\n'
@@ -90,6 +96,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]
     assert built.returncode == 0
     with service() as running:
         yield directory, running.address
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmProgram]:
+    """What most commands fork from."""
+    with warm_program() as program:
+        yield program
+
+
+def _with_each_loss(
+    call: str, warm: WarmProgram, place: tuple[Path, str], directory: Path
+) -> dict[str, tuple[int, str, str]]:
+    """Run a command with each of its streams lost, as `_in_each_shell` does, and without the imports of each."""
+    out, err = directory / "out", directory / "err"
+    words = [place[1] if word == "ADDRESS" else word for word in call.split()]
+    ended = {}
+    for loss, streams in LOSSES.items():
+        shutil.copytree(place[0], directory / loss)
+        out.write_text("")
+        err.write_text("")
+        output, errors = (each.format(out=out, err=err) for each in streams)
+        code = warm.run(words, directory / loss, (os.devnull, output, errors))
+        ended[loss] = code, out.read_text(errors="replace"), err.read_text(errors="replace")
+    return ended
 
 
 def _in_each_shell(
@@ -121,12 +151,17 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    ("name", "by_shell"), [*((name, False) for name in CALLS), *((name, True) for name in sorted(STARTED))]
+)
 def test_a_command_whose_output_is_lost_says_so_and_exits_with_1(
-    name: str, place: tuple[Path, str], tmp_path: Path
+    name: str, by_shell: bool, place: tuple[Path, str], warm: WarmProgram, tmp_path: Path
 ) -> None:
     """In one line and nothing else; without standard error, it works and exits as always."""
-    ended = _in_each_shell(CALLS[name], place, tmp_path, ("closed", "full", "no errors"))
+    if by_shell:
+        ended = _in_each_shell(CALLS[name], place, tmp_path, tuple(LOSSES))
+    else:
+        ended = _with_each_loss(CALLS[name], warm, place, tmp_path)
     code, said, _ = ended["no errors"]
     assert code == 0, said
     if name in SILENT:

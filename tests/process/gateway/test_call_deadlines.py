@@ -85,19 +85,19 @@ async def test_a_server_has_deadlines_of_its_own_and_the_others_for_what_it_leav
         assert not (await slow).is_error
 
 
-@pytest.mark.parametrize(("text", "bytes_each"), [("x", 1), ("ü", 2), ("\x01", 6), ("\\", 2)])
-async def test_an_answer_too_long_for_a_line_over_stdio_fails_alone(text: str, bytes_each: int, tmp_path: Path) -> None:
+async def test_an_answer_too_long_for_a_line_over_stdio_fails_alone(tmp_path: Path) -> None:
     """Measured as it is written, with what JSON escapes; the session goes on."""
-    limit = 10 * 1024 * 1024 - 64 * 1024
+    limit, texts = 10 * 1024 * 1024 - 64 * 1024, {"x": 1, "ü": 2, "\x01": 6, "\\": 2}
     async with over_stdio(write_config(tmp_path, {"it": GATE})) as client:
-        fits = await call(client, "it:fill", text=text, times=(limit - 2_000) // bytes_each)
-        assert not fits.is_error
-        longer = await call(client, "it:fill", text=text, times=limit // bytes_each + 1)
-        assert longer.is_error
-        assert text_of(longer).startswith("Not sent: the answer takes ")
-        assert f"a line over stdio has at most {limit:,}." in text_of(longer)
-        assert not (await call(client, "it:fill", text="x", times=1)).is_error
-    assert "is not sent: over stdio, a line has at most" in (tmp_path / "gateway.log").read_text()
+        for text, bytes_each in texts.items():
+            fits = await call(client, "it:fill", text=text, times=(limit - 2_000) // bytes_each)
+            assert not fits.is_error, text
+            longer = await call(client, "it:fill", text=text, times=limit // bytes_each + 1)
+            assert longer.is_error, text
+            assert text_of(longer).startswith("Not sent: the answer takes ")
+            assert f"a line over stdio has at most {limit:,}." in text_of(longer)
+            assert not (await call(client, "it:fill", text="x", times=1)).is_error
+    assert (tmp_path / "gateway.log").read_text().count("is not sent: over stdio, a line has at most") == len(texts)
 
 
 async def test_discovery_whose_answer_is_too_long_for_a_line_over_stdio_says_what_to_ask(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_servers_get_their_variables_filled_in(tmp_path: Path, monkeypatch: pyte
         '{\n  // The usual file.\n  "mcpServers": {\n'
         f'    "files": {files}, /* local */\n'
         '    "web": {"type": "streamableHttp", "url": "${WEB:-http://127.0.0.1:1/mcp}",'
-        ' "headers": {"Authorization": "Bearer ${WEB_TOKEN}",},},\n  },\n}\n'
+        ' "headers": {"Authorization": "Bearer ${WEB_TOKEN}",},},\n  },\n'
+        '  "deadlines": {"open_seconds": 120},\n}\n'
     )
 
     async def story() -> None:

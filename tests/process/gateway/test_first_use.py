@@ -15,8 +15,8 @@ from callability.gateway.config.approvals import fingerprint
 from support.checkout import UPSTREAMS
 from support.commands import callability
 from support.edits import replace
-from support.gateway_in_process import client_of
-from support.gateways import alternating, call, http_gateway_process, over_stdio, retrieve, shelf, text_of, write_config
+from support.gateway_in_process import client_of, http_gateway
+from support.gateways import alternating, call, retrieve, shelf, text_of, write_config
 from support.waiting import becomes, eventually, status
 
 CHANGING = {"command": sys.executable, "args": [str(UPSTREAMS / "changing.py"), "2025"], "trust": "first_use"}
@@ -42,7 +42,7 @@ def test_the_first_form_can_be_called_at_once_and_a_change_across_a_restart_lock
     config = _write(tmp_path, {"files": alternating(tmp_path, "files", [READ], [POISONED], trust="first_use")})
 
     async def answer() -> str:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             return text_of(await call(client, "files:read"))
 
     assert asyncio.run(answer()) == "read was called"
@@ -189,7 +189,7 @@ def test_an_edit_that_leaves_no_place_is_refused(tmp_path: Path) -> None:
     """The earlier config stays in effect."""
     server = shelf(tmp_path, "files", READ)
     config = write_config(tmp_path, {"files": server})
-    with http_gateway_process(config):
+    with http_gateway(config):
         replace(config, json.dumps({"mcpServers": {"files": server | {"trust": "first_use"}}}))
         log = tmp_path / "gateway.log"
         eventually(lambda: "the edit of the config is refused" in log.read_text())

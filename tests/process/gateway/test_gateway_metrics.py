@@ -12,7 +12,7 @@ import httpx2
 from support.edits import edit
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import initialized
-from support.gateways import agents_of, call, client_with, http_gateway_process, retrieve, shelf, token_of, write_config
+from support.gateways import agents_of, call, client_with, retrieve, shelf, token_of, write_config
 from support.waiting import eventually
 
 READ = {"name": "read_file", "description": "Reads a file."}
@@ -46,7 +46,7 @@ def test_calls_rejections_and_sessions_are_counted(tmp_path: Path) -> None:
             assert (await initialized(raw, url, **headers)).status_code == 200
             return await anyio.to_thread.run_sync(_values, tmp_path / "gateway.log")
 
-    with http_gateway_process(config, "--metrics-address", "127.0.0.1:0") as url:
+    with http_gateway(config, "--metrics-address", "127.0.0.1:0") as url:
         found = anyio.run(ask, url)
     assert found['callability_agent_calls_total{outcome="answered",tool="retrieve_tools"}'] == 2
     assert found['callability_agent_calls_total{outcome="answered",tool="call_tool"}'] == 1

@@ -15,6 +15,7 @@ import pytest
 from mcp import Client
 
 from support.commands import callability
+from support.gateway_in_process import http_gateway
 from support.gateways import http_gateway_process, retrieve, shelf, write_config
 from support.running import COMMAND
 
@@ -65,7 +66,7 @@ def test_an_address_without_http_is_a_usage_error(
 
 def test_the_warning_that_no_agent_has_a_token_names_the_port(tmp_path: Path) -> None:
     """Also if port 0 selected it."""
-    with http_gateway_process(write_config(tmp_path, {})) as url:
+    with http_gateway(write_config(tmp_path, {})) as url:
         address = url.removeprefix("http://").removesuffix("/mcp")
     assert f"every client that reaches {address} can call" in (tmp_path / "gateway.log").read_text()
 

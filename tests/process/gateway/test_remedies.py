@@ -17,6 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from support.commands import callability
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, shelf, text_of, write_config
 from support.running import COMMAND
@@ -68,10 +69,8 @@ def _commands(text: str, server: str, tool: str) -> list[str]:
     return found
 
 
-def _run(command: str, home: Path) -> str:
-    """Run a command like a person who answers yes, from another directory, with only the home directory set."""
-    command = re.sub(r"\bcallability (?=servers|approvals)", f"{shlex.quote(str(PROGRAM))} ", command)
-    command = command.replace(" approve ", " approve --yes ")
+def _in_shell(command: str, home: Path) -> str:
+    """Let a shell do a command, from another directory, with only the home directory set, and return the output."""
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         cwd="/",
@@ -84,6 +83,25 @@ def _run(command: str, home: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def _as_a_person(command: str) -> str:
+    """Return a command to which a person answers yes."""
+    return command.replace(" approve ", " approve --yes ")
+
+
+def _run(command: str, home: Path) -> None:
+    """Run a command by its name, like a person who answers yes."""
+    program = f'callability() {{ {shlex.quote(str(PROGRAM))} "$@"; }}; '
+    _in_shell(program + _as_a_person(command), home)
+
+
+def _run_here(command: str, home: Path) -> None:
+    """Run in this process what a shell makes of a command, like a person who answers yes."""
+    called = _in_shell("callability() { printf '%s\\0' \"$@\"; echo; }; " + _as_a_person(command), home)
+    for words in called.splitlines():
+        done = callability(*words.split("\0")[:-1], cwd=Path("/"), env={"HOME": str(home)})
+        assert done.returncode == 0, done.stderr
 
 
 async def _is_lifted(client: Client, name: str) -> None:
@@ -162,7 +180,7 @@ async def _lifted(client: Client, locked: Mapping[str, str], where: str, home: P
     printed = []
     for name in locked:
         for command in _commands(await _text_of(client, name, where), *name.split(":")):
-            _run(command, home)
+            _run_here(command, home)
             printed.append(command)
         await _is_lifted(client, name)
     return printed

@@ -23,6 +23,7 @@ def _bench(*arguments: str, path: str | None = None) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("part", [Part.LOOK_UP, Part.CHECK_TOOL, Part.COLUMNS])
 def test_a_part_of_the_benchmark_runs_for_one_quick_round(part: Part, tmp_path: Path) -> None:
     """Without h2load, since not every machine has it: a table on standard output, and every value as JSON.

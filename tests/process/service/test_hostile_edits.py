@@ -166,6 +166,7 @@ def directory(tmp_path: Path) -> Path:
     return write_policy(made, policy_text({}))
 
 
+@pytest.mark.repeated
 def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, note: Callable[[str], None]) -> None:
     """It serves a valid policy, fails no call, and its memory does not grow."""
     with attacked(COMMAND, directory) as server:
@@ -181,6 +182,7 @@ def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, note: C
         assert kib < MOST_KIB * MORE
 
 
+@pytest.mark.repeated
 def test_a_server_that_keeps_what_it_checked_is_found_out(directory: Path, note: Callable[[str], None]) -> None:
     """By the growth of its memory over one edit."""
     with attacked((sys.executable, str(SUPPORT / "leaking.py")), directory) as server:

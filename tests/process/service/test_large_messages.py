@@ -46,7 +46,8 @@ def _another_is_answered(running: Service, token: str) -> Iterator[None]:
 
     def ask() -> None:
         with grpc.insecure_channel(running.address, OWN) as channel:
-            while not ending.is_set() or not codes:
+            # With pauses, since this takes processor time from the large messages.
+            while not ending.wait(0.02) or not codes:
                 try:
                     CallabilityServiceStub(channel).CheckTool(QUESTION, metadata=bearer(token))
                     codes.append("OK")

@@ -180,6 +180,7 @@ async def _ask_until(stub: Any, seen: dict[tuple[str, str], int], stopping: asyn
             seen[key] = seen.get(key, 0) + 1
 
 
+@pytest.mark.repeated
 def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothing_behind(
     directory: Path, note: Callable[[str], None]
 ) -> None:

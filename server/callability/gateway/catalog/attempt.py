@@ -140,6 +140,8 @@ class Attempt:
         self.ended: asyncio.Future[EnableOutcome] = asyncio.get_running_loop().create_future()
         self.consent_id = ""
         """The id of the latest consent request."""
+        self.was_returned = False
+        """Whether a caller was returned the request, so that it may come again with its id."""
         self._upstream: Upstream | None = None
         self._question: ConsentRequest | None = None
         self._limits = limits
@@ -324,7 +326,7 @@ class Attempt:
             self._code.set_exception(AuthorizationFailed(words))
 
     def _hold(self, question: ConsentRequest) -> None:
-        self._held, self._shown_by = True, question
+        self._held, self._shown_by, self.was_returned = True, question, True
         self._release = asyncio.get_running_loop().call_later(HELD_SECONDS, self._released)
 
     def _released(self) -> None:

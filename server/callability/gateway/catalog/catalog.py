@@ -273,7 +273,7 @@ class Switch:
             self.joined = Joined(self.entry.server, upstream)
         elif not kept:
             self.joined = None
-        if attempt.consent_id:
+        if attempt.was_returned:
             self._last = (attempt.consent_id, outcome)
         attempt.ended.set_result(outcome)
         if earlier is not self.joined:
