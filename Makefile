@@ -19,7 +19,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-fuzz go-path client docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test pythons rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-api go-vuln go-fuzz go-path client docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -77,6 +77,10 @@ setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/
 # `TEST="-m 'not repeated'"` leaves out what other targets of `.ci/run` do more of.
 test: setup ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(TEST)
+
+# What each Python lacks is installed once, and one that is not on this machine is skipped.
+pythons: $(VENV)/installed $(VENV)/lock/installed ## Run the unit tests on the other supported Pythons, and with the lowest allowed versions.
+	BIN="$(BIN)" UV="$(CURDIR)/$(VENV)/lock/bin/uv" ENVIRONMENTS="$(CURDIR)/$(VENV)" bash tests/other_pythons.sh
 
 # A round is bounded by its number of examples. `make fuzz` draws more hostile files.
 rounds: $(VENV)/installed ## Draw twice as many examples for each law of policies, and swap policies under load for longer.
@@ -156,6 +160,17 @@ go-lint: $(VENV)/go/installed ## Check the Go modules with gofmt, vet (for every
 	for module in clients/go clients/go/remote clients/go/mcpgo clients/go/mark3labs; do \
 	  for system in linux darwin windows; do (cd $$module && CGO_ENABLED=0 GOOS=$$system go vet ./...) || exit 1; done; \
 	  (cd $$module && $(CURDIR)/$(VENV)/go/staticcheck ./...) || exit 1; done
+
+# At v0 a minor version may change them, and the changelog says which.
+SINCE ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
+go-api: $(VENV)/go/installed ## Print how the exported names of the Go modules changed since the last release, or SINCE.
+	bash tests/go/api_changes.sh "$(SINCE)"
+
+# It fetches https://vuln.go.dev; `GO_VULN=file:///DIRECTORY` is a copy of that database.
+GO_VULN ?= https://vuln.go.dev
+go-vuln: $(VENV)/go/installed ## Look for known vulnerabilities that the code of the Go modules reaches.
+	for module in clients/go clients/go/remote clients/go/mcpgo clients/go/mark3labs examples/go; do \
+	  (cd $$module && $(CURDIR)/$(VENV)/go/govulncheck -db $(GO_VULN) ./...) || exit 1; done
 
 # Interesting inputs are large, and to make each smaller would take most of the time.
 GO_FUZZ ?= 10000000x

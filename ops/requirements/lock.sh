@@ -2,7 +2,7 @@
 # Writes the lock files beside it: one version of each package for every supported Python, with the hashes of its wheels
 # and its source. Arguments are handed to uv: --upgrade for the newest versions.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 # lock NAME SOURCE...: writes ops/requirements/NAME.txt.
 lock() {
@@ -22,3 +22,5 @@ lock node --group node
 lock fuzz --group fuzz
 lock ops --group ops --constraint ops/requirements/dev.txt
 lock fleet --group fleet
+# The lowest versions that the distribution allows, on the oldest Python.
+lock lowest --extra unit pyproject.toml --resolution lowest-direct --no-universal

@@ -74,6 +74,19 @@ def test_the_lock_of_the_stubs_satisfies_their_requirements() -> None:
     assert _unmet("stubs", [line for line in lines if line and not line.startswith("#")], "3.11") == []
 
 
+def test_the_lowest_versions_are_those_that_the_project_states() -> None:
+    """Unless a version cannot be had with the others: then what the project states is no promise, and is raised."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    stated = {
+        canonicalize_name(each.name): bound.version
+        for each in _expanded([*PROJECT["project"]["dependencies"], *extras["unit"]])
+        for bound in each.specifier
+        if bound.operator in {">=", "=="}
+    }
+    pinned = {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in _pins("lowest")}
+    assert {name: pinned[name] for name in stated} == stated
+
+
 def test_an_unmet_requirement_is_noticed() -> None:
     """A version that is not the locked one, and a package that is not locked."""
     assert _unmet("pip", ["pip<1", "absent"], "3.11") == ["pip<1", "absent"]
