@@ -18,7 +18,7 @@ from callability.compiler.bundle_writing import payload_of
 from callability.compiler.confirmation import Engine
 from callability.compiler.policy import Policy, load
 from callability.kernel.calls import LocalCalls
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from callability.kernel.policy import LocalPolicy, read
 from callability.v1 import callability_service_pb2 as pb
 
@@ -35,7 +35,7 @@ def rows(rounds: Rounds) -> list[Row]:
     """Measure bundles of the shipped policy and of the large shapes."""
     shapes = _QUICK if rounds.quick else _WRITTEN
     policies = {shape: _policy(shape) for shape in shapes}
-    bundles = {shape: enveloped(payload_of(policy)) for shape, policy in policies.items()}
+    bundles = {shape: envelop(payload_of(policy)) for shape, policy in policies.items()}
     measured = rounds.interleaved(
         PART,
         {

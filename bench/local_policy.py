@@ -7,7 +7,7 @@ from callability.compiler.bundle_writing import checked_payload
 from callability.compiler.policy import load
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.policy_client import PolicyClient
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 
 
 def local_policy() -> PolicyClient:
@@ -18,6 +18,6 @@ def local_policy() -> PolicyClient:
     """
     given = GivenPolicy()
     directory = shipped_policy()
-    if not given.give(enveloped(checked_payload(load(directory), str(directory)))):
+    if not given.give(envelop(checked_payload(load(directory), str(directory)))):
         raise RuntimeError("the bundle of the shipped policy is refused")
     return PolicyClient(given.client)

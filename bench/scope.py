@@ -63,7 +63,7 @@ def _gateway() -> Gateway:
     agents = {"agent": AgentConfig(servers=tuple(names))}
     config = Config(Path("mcp_config.json"), servers, None, agents, Deadlines(), (), cast(Node, None))
     upstreams = {name: connected(name, _tools(name)) for name in servers}
-    inventory = Inventory(config, NO_APPROVALS, upstreams).scoped(names)
+    inventory = Inventory(config, NO_APPROVALS, upstreams).limit_to(names)
     decisions = Decisions(local_policy(), agent="agent")
     return Gateway(inventory, decisions, phrases(config.path, None), FileStatus(), Metrics())
 

@@ -20,7 +20,7 @@ from callability.cli.own_policy import OwnPolicy
 from callability.cli.policies import Loaded, loaded_to_serve
 from callability.gateway.config import load_config
 from callability.gateway.policy_client import PolicyClient
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.tools.dispatch import TOOLS
 from callability.service.metrics import PolicyMetrics
@@ -60,7 +60,7 @@ async def main(config: Path, loaded: Loaded) -> None:
     """Serve on a free port of loopback until SIGTERM comes, and write the URL to standard output."""
     policy = OwnPolicy(loaded, PolicyMetrics(CollectorRegistry()))
     options = GatewayOptions(load_config(config), None, PolicyClient(policy.client))
-    async with opened(options) as gateways:
+    async with open_gateway(options) as gateways:
         server = mcp_server(gateways)
         put_before(server)
         listening = socket.create_server(("127.0.0.1", 0))

@@ -19,7 +19,7 @@ from callability.compiler.bundle_writing import payload_of
 from callability.compiler.confirmation import Engine
 from callability.compiler.policy import load
 from callability.files.policy_source import source_in
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from callability.kernel.signatures import signature_of
 from support.bundles import POLICIES, SHIPPED, bundle_of, policy_of
 from support.checkout import VECTORS
@@ -51,11 +51,11 @@ words:
 def files() -> dict[str, bytes]:
     """Return the content of each file of the vectors, by name."""
     made = {f"{name}.bundle": bundle_of(name) for name in POLICIES}
-    made["small.bundle"] = enveloped(_small())
-    made["rule-files.bundle"] = enveloped(_small(rule_files=True))
+    made["small.bundle"] = envelop(_small())
+    made["rule-files.bundle"] = envelop(_small(rule_files=True))
     made["signed.bundle"] = _signed("old")
     made["rotated.bundle"] = _signed("old", "new")
-    made |= {f"invalid/{name}.bundle": enveloped(payload) for name, payload in _invalid()}
+    made |= {f"invalid/{name}.bundle": envelop(payload) for name, payload in _invalid()}
     made["manifest.json"] = (json.dumps(_manifest(made), indent=1) + "\n").encode()
     return made
 
@@ -71,7 +71,7 @@ def _small(*, rule_files: bool = False) -> bytes:
 def _signed(*keys: str) -> bytes:
     payload = payload_of(policy_of(SHIPPED), SEQUENCE)
     digest = sha256(payload).digest()
-    return enveloped(payload, [signature_of(digest, key_id, KEYS[key_id]) for key_id in keys])
+    return envelop(payload, [signature_of(digest, key_id, KEYS[key_id]) for key_id in keys])
 
 
 def _manifest(made: dict[str, bytes]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from callability.compiler.confirmation import Engine
 from callability.compiler.policy import Policy, load
 from callability.contract.vocabulary import UNKNOWN
 from callability.kernel.conditions import decide
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from callability.kernel.policy import CheckedPolicy, read
 from callability.kernel.rule_set import RuleSet
 from callability.v1 import callability_service_pb2 as pb
@@ -51,7 +51,7 @@ def policy_of(name: str) -> Policy:
 @cache
 def bundle_of(name: str) -> bytes:
     """Return the bundle of the shipped policy or of an example, unsigned."""
-    return enveloped(payload_of(policy_of(name)))
+    return envelop(payload_of(policy_of(name)))
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_model import Step
 from support.catalog_people import LOOKS, Callers, states_of
@@ -102,5 +102,5 @@ async def real_world(directory: Path) -> AsyncIterator[RealWorld]:
     async with plain.listening(), OAuthProvider() as provider:
         catalog = {"plain": {"url": plain.url}, "guarded": {"url": provider.url, "oauth": {}}}
         path.write_text(json.dumps({"mcpServers": {}, "catalog": catalog}))
-        async with opened(GatewayOptions(load_config(path), None, local_policy())) as gateways:
+        async with open_gateway(GatewayOptions(load_config(path), None, local_policy())) as gateways:
             yield RealWorld(gateways.gateway_for_request(""), plain, provider)

@@ -80,7 +80,7 @@ class Page:
         self.state = ""
         world.pages.add(self)
 
-    async def awaited(self, state: str) -> AuthorizationCodeResult:
+    async def wait_for_person(self, state: str) -> AuthorizationCodeResult:
         """Wait for what the test says that the provider sends."""
         self.state = state
         try:

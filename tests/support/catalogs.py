@@ -18,7 +18,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 
 from callability.gateway.agents import AgentRouter
 from callability.gateway.config import load_config
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server
 from support.gateways import found_in, text_of, write_config
 from support.local_policy import local_policy
@@ -178,7 +178,7 @@ async def gateway(directory: Path, catalog: dict[str, Any], **keys: Any) -> Asyn
     before, sockets, children = asyncio.all_tasks(), _sockets(), _children()
     policy = keys.pop("policy", local_policy())
     config = write_config(directory, keys.pop("servers", {}), catalog=catalog, **keys)
-    async with opened(GatewayOptions(load_config(config), None, policy)) as gateways:
+    async with open_gateway(GatewayOptions(load_config(config), None, policy)) as gateways:
         yield gateways
     await until(lambda: not _lasting(asyncio.all_tasks() - before))
     await until(lambda: len(_sockets()) <= len(sockets))

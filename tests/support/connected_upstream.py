@@ -13,7 +13,7 @@ async def connected(it: Upstream) -> AsyncGenerator[Upstream]:
     """Connect an upstream, and close it at the end of the block."""
     it.start()
     try:
-        await it.opened()
+        await it.wait_until_open()
         yield it
     finally:
         await it.close()

@@ -23,7 +23,7 @@ from callability.cli.gateway_process import connected_options
 from callability.cli.policies import loaded_to_serve
 from callability.cli.policy_service import PolicyService
 from callability.gateway.config import load_config
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.http_connections import HttpPort
 from callability.gateway.serving.lifecycle import run
 from callability.gateway.serving.mcp_server import mcp_server
@@ -40,7 +40,7 @@ async def client_of(config: Path, *arguments: str, **of_client: Any) -> AsyncIte
     with _logged(config.parent / "gateway.log"):
         async with (
             _options(config, given) as options,
-            opened(options) as router,
+            open_gateway(options) as router,
             Client(mcp_server(router, given.get("--agent", "")), **of_client) as client,
         ):
             yield client

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from callability.compiler.bundle_writing import payload_of
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from support.bundles import EXAMPLES, SHIPPED, policy_of
 from support.checkout import ROOT
 
@@ -15,9 +15,9 @@ MODULE = ROOT / "clients/go"
 
 def go_bundles() -> Iterator[tuple[Path, bytes]]:
     """Yield path and bytes of the bundle of the shipped policy and of each example."""
-    yield MODULE / "shipped/policy.bundle", enveloped(payload_of(policy_of(SHIPPED)))
+    yield MODULE / "shipped/policy.bundle", envelop(payload_of(policy_of(SHIPPED)))
     for name in EXAMPLES:
-        yield MODULE / f"callability/testdata/{name}.bundle", enveloped(payload_of(policy_of(name)))
+        yield MODULE / f"callability/testdata/{name}.bundle", envelop(payload_of(policy_of(name)))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ async def open_server(config: Path, server: str) -> None:
     os.replace = _die  # type: ignore[assignment]
     upstream = Upstream(server, logged_in_target(loaded.servers[server], LoginStore(config).of(server), ""))
     upstream.start()
-    await upstream.opened()
+    await upstream.wait_until_open()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from callability.compiler.bundle_writing import payload_of
 from callability.compiler.confirmation import Engine
 from callability.compiler.policy import load
 from callability.gateway.policy_client import PolicyClient
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from support.checkout import POLICY
 
 
@@ -19,7 +19,7 @@ from support.checkout import POLICY
 def local_client(policy: Path = POLICY) -> Client:
     """Return a client that decides by a policy, the shipped one by default."""
     given = GivenPolicy()
-    assert given.give(enveloped(payload_of(load(policy, engine=Engine.REFERENCE))))
+    assert given.give(envelop(payload_of(load(policy, engine=Engine.REFERENCE))))
     return given.client
 
 

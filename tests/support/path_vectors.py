@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from callability.compiler.bundle_writing import payload_of
 from callability.compiler.confirmation import Engine
 from callability.compiler.policy import Policy, load
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from support.checkout import VECTORS
 from support.policies import write_policy
 
@@ -29,7 +29,7 @@ def path_policy(name: str) -> Policy:
 def path_bundles() -> Iterator[tuple[Path, bytes]]:
     """Yield path and bytes of the bundle of each policy."""
     for name in NAMES:
-        yield DIRECTORY / f"{name}.bundle", enveloped(payload_of(path_policy(name)))
+        yield DIRECTORY / f"{name}.bundle", envelop(payload_of(path_policy(name)))
 
 
 if __name__ == "__main__":

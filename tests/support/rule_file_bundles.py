@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.files.policy_source import revision_of
-from callability.kernel.envelope import enveloped, opened
+from callability.kernel.envelope import envelop, open_bundle
 from callability.kernel.signatures import signature_of
 from support.bundles import SHIPPED, bundle_of
 
@@ -28,16 +28,16 @@ def bundle_with(files: Files, sequence: int = 0, *, revision: str = "", key: Pat
 
     `revision` is what it states; by default that of the files.
     """
-    payload = pb.Payload.FromString(opened(bundle_of(SHIPPED)).payload)
+    payload = pb.Payload.FromString(open_bundle(bundle_of(SHIPPED)).payload)
     rules = ((name, data) for name, data in files.items() if not name.endswith("_test.yaml"))
     payload.revision = revision or revision_of(rules)
     payload.sequence = sequence
     payload.rule_files.extend(pb.RuleFile(name=name, content=data) for name, data in files.items())
     data = payload.SerializeToString(deterministic=True)
     if key is None:
-        return enveloped(data)
+        return envelop(data)
     private = Ed25519PrivateKey.from_private_bytes(key.read_bytes())
-    return enveloped(data, [signature_of(sha256(data).digest(), "2026", private)])
+    return envelop(data, [signature_of(sha256(data).digest(), "2026", private)])
 
 
 def key_pair(directory: Path, name: str) -> tuple[Path, Path, Path]:

@@ -82,7 +82,7 @@ class StandIn:
         if self.state == "failed":
             raise UpstreamError(self.name, _GONE, NOT_SENT)
 
-    async def opened(self) -> None:
+    async def wait_until_open(self) -> None:
         """Fail where there is no connection.
 
         Raises:
@@ -110,10 +110,10 @@ class StandInLoad:
     outcome: LoadOutcome
     is_pending: bool = False
 
-    async def classified(self) -> None:
+    async def wait_until_classified(self) -> None:
         """Its outcome is there from the start."""
 
-    async def known(self) -> None:
+    async def wait_until_known(self) -> None:
         """Wait for nothing."""
 
 
@@ -165,7 +165,7 @@ def scene(
     records = NO_APPROVALS if approvals is None else load_approvals(approvals_path)
     inventory = Inventory(config, records, cast(Mapping[str, Upstream], upstreams))
     if visible is not None:
-        inventory = inventory.scoped(config.agents["agent"].servers)
+        inventory = inventory.limit_to(config.agents["agent"].servers)
     judgements, indexes = kept or (None, Indexes(by_meaning=by_meaning))
     decisions = Decisions(local_policy(), agent="" if visible is None else "agent", judgements=judgements)
     words = phrases(config_path, None if approvals is None else approvals_path)

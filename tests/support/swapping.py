@@ -17,13 +17,13 @@ from callability.compiler.bundle_writing import with_bundle
 from callability.compiler.confirmation import Engine
 from callability.compiler.policy import check_source
 from callability.files.policy_source import source_in
-from callability.kernel.policy import unpacked
+from callability.kernel.policy import unpack
 from callability.service.calls import CallabilityCalls
 from callability.service.server import Port, Server
 
 
 def _ready(packed: bytes) -> CallabilityCalls:
-    return CallabilityCalls(unpacked(packed))
+    return CallabilityCalls(unpack(packed))
 
 
 def _resident() -> int:
@@ -33,9 +33,9 @@ def _resident() -> int:
 async def main(*directories: str) -> None:
     """Serve until standard input closes; the address is written first."""
     checked = [
-        with_bundle(check_source(source_in(Path(each)), engine=Engine.REFERENCE), each).packed() for each in directories
+        with_bundle(check_source(source_in(Path(each)), engine=Engine.REFERENCE), each).pack() for each in directories
     ]
-    server = Server(unpacked(checked[0]), Port("127.0.0.1:0"))
+    server = Server(unpack(checked[0]), Port("127.0.0.1:0"))
     await server.start()
     print(server.address, flush=True)
     swaps = 0

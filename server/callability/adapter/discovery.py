@@ -115,7 +115,7 @@ def checked_limit(limit: object) -> int:
     limit = limit.value if isinstance(limit, JsonNumber) else limit
     whole = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit // 1
     if not whole or not isinstance(limit, int | float) or not 1 <= limit <= MAX_LIMIT:
-        raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}, and is {_shown(limit)}")
+        raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}, and is {_limit_text(limit)}")
     return int(limit)
 
 
@@ -124,7 +124,7 @@ def invalid_argument(error: InvalidArgument) -> dict[str, Any]:
     return error_result(f"Not done: {error}.")
 
 
-def _shown(limit: object) -> str:
+def _limit_text(limit: object) -> str:
     """Return a number if it is short, so that every language writes it alike, and its kind otherwise."""
     if not isinstance(limit, int | float) or isinstance(limit, bool):
         return _kind(limit)
@@ -244,16 +244,16 @@ def discovery(
     found_any = bool(shown) and not only_by_meaning
     if not include_disabled and found_any:
         return answer
-    locked = tuple(_locked(judgement, query, found_locked, texts))
+    locked = tuple(_merge_locked(judgement, query, found_locked, texts))
     said = () if found_any else tuple(not_loaded)
     if locked and include_disabled:
-        answer |= _disabled(judgement, locked, texts, phrases, min(limit, MAX_LOCKED))
+        answer |= _disabled_part(judgement, locked, texts, phrases, min(limit, MAX_LOCKED))
     elif locked:
         said = (_notice(len(locked)), *said)
     return answer | ({"notice": " ".join(said)} if said else {})
 
 
-def _locked(
+def _merge_locked(
     judgement: Judgement, query: str, found_locked: Sequence[str], texts: Mapping[str, ToolText]
 ) -> Iterator[JudgedTool]:
     """Merge the tools found by text and those found by name alone, alternating, a text hit first (FR-006)."""
@@ -264,7 +264,7 @@ def _locked(
         yield from (tool for tool in pair if tool is not None)
 
 
-def _disabled(
+def _disabled_part(
     judgement: Judgement, locked: Sequence[JudgedTool], texts: Mapping[str, ToolText], phrases: Phrases, most: int
 ) -> dict[str, Any]:
     shown = [tool for tool in locked if not tool.withhold_text or is_plain(tool.tool)][:most]

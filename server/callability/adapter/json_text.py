@@ -67,32 +67,32 @@ def portable(value: Any) -> tuple[Any, str]:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         text.encode()
     except (TypeError, ValueError):
-        value = _replaced(value)
-        text = _written(value)
+        value = _replace_numbers(value)
+        text = _number_text(value)
     return value, text
 
 
-def _replaced(value: Any) -> Any:
+def _replace_numbers(value: Any) -> Any:
     match value:
         case str():
             return well_formed(value)
         case float() if not math.isfinite(value):
             return None
         case Mapping():
-            return {_replaced(key): _replaced(each) for key, each in value.items()}
+            return {_replace_numbers(key): _replace_numbers(each) for key, each in value.items()}
         case list() | tuple():
-            return [_replaced(each) for each in value]
+            return [_replace_numbers(each) for each in value]
     return value
 
 
-def _written(value: Any) -> str:
+def _number_text(value: Any) -> str:
     match value:
         case JsonNumber():
             return value.text
         case dict():
-            return "{" + ",".join(f"{_written(key)}:{_written(each)}" for key, each in value.items()) + "}"
+            return "{" + ",".join(f"{_number_text(key)}:{_number_text(each)}" for key, each in value.items()) + "}"
         case list():
-            return "[" + ",".join(map(_written, value)) + "]"
+            return "[" + ",".join(map(_number_text, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 

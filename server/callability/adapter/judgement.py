@@ -149,7 +149,7 @@ class Judgement:
                 key = tool.status, tool.words_of
                 text = filled[key] = filled.get(key) or self._text(*key, phrases)
             by_status.setdefault(tool.status, {}).setdefault(text, []).append(tool.name)
-        return {str(status): _joined(by_status[status]) for status in ToolStatus if status in by_status}
+        return {str(status): _join_texts(by_status[status]) for status in ToolStatus if status in by_status}
 
     def _text(self, status: ToolStatus, rule: str, phrases: Phrases) -> str:
         words = self.words.get((status, rule)) or self.words.get((status, ""))
@@ -163,14 +163,14 @@ class Judgement:
         return on_one_line(self.refusals.get(tool.name, ""))
 
 
-def _joined(names: Mapping[str, Sequence[str]]) -> str:
+def _join_texts(names: Mapping[str, Sequence[str]]) -> str:
     """Return the texts about tools, each introduced by the names of its tools if there are several."""
     if len(names) == 1:
         return next(iter(names))
-    return " ".join(f"For {_listed(those)}: {text}" for text, those in names.items())
+    return " ".join(f"For {_list_names(those)}: {text}" for text, those in names.items())
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = ", ".join(map(in_sentence, names[:MAX_NAMED]))
     return shown if len(names) <= MAX_NAMED else f"{shown} and {len(names) - MAX_NAMED} more"
 
@@ -220,7 +220,7 @@ def judge(
                 encoded = result.SerializeToString()
                 verdict = verdicts.get(encoded)
                 if verdict is None:
-                    verdict = verdicts[encoded] = _judged(result, words)
+                    verdict = verdicts[encoded] = _read_verdict(result, words)
                 tools.append(JudgedTool(server, tool.name, *verdict, separator))
     if len({tool.name for tool in tools}) < len(tools):
         raise ValueError("two tools of the request have the same name")
@@ -231,7 +231,7 @@ _Verdict = tuple[ToolStatus, bool, str, bool, tuple[str, ...]]
 """What a judged tool has beside its names, in the order of its fields."""
 
 
-def _judged(result: ToolResult, words: Mapping[tuple[ToolStatus, str], ToolWords]) -> _Verdict:
+def _read_verdict(result: ToolResult, words: Mapping[tuple[ToolStatus, str], ToolWords]) -> _Verdict:
     if not result.HasField("verdict") or not known_status(result.verdict.status):
         return ToolStatus.DISABLED_UNKNOWN, True, "", True, ()
     verdict = result.verdict

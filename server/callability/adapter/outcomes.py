@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from callability.adapter.json_text import tool_result
-from callability.adapter.phrases import Phrases, cut_name, fill, on_one_line, quoted, shortened
+from callability.adapter.phrases import Phrases, cut_name, fill, on_one_line, quote, shorten
 from callability.contract.vocabulary import EnableStatus, LoadStatus
 from callability.v1.callability_service_pb2 import ClassifyEnableResponse, ClassifyLoadResponse
 from callability.v1.outcome_pb2 import EnableStatus as WireEnableStatus
@@ -65,21 +65,21 @@ def _message(groups: Mapping[str, Sequence[str]], reasons: Mapping[str, str], ph
     parts = []
     for words, servers in groups.items():
         template = words if "{servers}" in words else f"{{servers}}: {words}"
-        parts.append(fill(template, phrases, texts={"servers": _listed(servers, named, reasons)}))
+        parts.append(fill(template, phrases, texts={"servers": _list_servers(servers, named, reasons)}))
     return " ".join(parts)
 
 
-def _listed(servers: Sequence[str], named: Collection[str], reasons: Mapping[str, str]) -> str:
-    names = [_named(server, reasons.get(server, "")) for server in servers if server in named]
+def _list_servers(servers: Sequence[str], named: Collection[str], reasons: Mapping[str, str]) -> str:
+    names = [_name_with_reason(server, reasons.get(server, "")) for server in servers if server in named]
     others = len(servers) - len(names)
     if not names:
         return f"{others} {'server' if others == 1 else 'servers'}"
     return ", ".join(names) + (f" and {others} more" if others else "")
 
 
-def _named(server: str, reason: str) -> str:
-    reason = shortened(on_one_line(reason)).rstrip(".")
-    return f"{quoted(server)} ({reason})" if reason else quoted(server)
+def _name_with_reason(server: str, reason: str) -> str:
+    reason = shorten(on_one_line(reason)).rstrip(".")
+    return f"{quote(server)} ({reason})" if reason else quote(server)
 
 
 UNEXPLAINED_ENABLE = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
@@ -126,7 +126,7 @@ def enable_result(
     status = enable_status(response)
     known = response.words.message and response.words.status == response.verdict.status in _ENABLE_STATUSES
     texts = {
-        "variables": ", ".join(map(quoted, variables)) or "some of its variables",
+        "variables": ", ".join(map(quote, variables)) or "some of its variables",
         "locks": _locks(locks),
         "reason": _reason(reason, load),
     }

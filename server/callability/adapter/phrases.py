@@ -37,14 +37,14 @@ def cut_name(name: str) -> str:
     return well_formed(name)[:MAX_NAME]
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a name as it may stand in a text for a model: in quotes, escaped, cut at 128 characters."""
     return json.dumps(cut_name(name))
 
 
 def in_sentence(name: str) -> str:
     """Return a name as a sentence gives it: between backticks, or as `quoted` if these might end before it does."""
-    return f"`{name}`" if _VISIBLE.fullmatch(name) else quoted(name)
+    return f"`{name}`" if _VISIBLE.fullmatch(name) else quote(name)
 
 
 def on_one_line(text: str) -> str:
@@ -55,7 +55,7 @@ def on_one_line(text: str) -> str:
     return _BLANK.sub(" ", well_formed(text)).strip(" ")[:MAX_TEXT].rstrip(" ")
 
 
-def abridged(text: str) -> str:
+def abridge(text: str) -> str:
     """Return a text of about 20 tokens at most, cut in the middle: it begins with what happened, and ends with why."""
     parts = list(_PART.finditer(text))
     if len(parts) <= MAX_PARTS:
@@ -63,7 +63,7 @@ def abridged(text: str) -> str:
     return f"{text[: parts[_FIRST_PARTS - 1].end()]}…{text[parts[_FIRST_PARTS - MAX_PARTS + 1].start() :]}"
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a text of about 20 tokens at most, cut at the end of a part of a word.
 
     The tokenizer of the model is not known here: a token is counted as a word of up to eight small letters,
@@ -105,7 +105,7 @@ def fill(
     def filling(match: re.Match[str]) -> str:
         name = match[1]
         if names and name in names:
-            return quoted(names[name])
+            return quote(names[name])
         if texts and name in texts:
             return texts[name]
         return _phrase(name, phrases, names or {})

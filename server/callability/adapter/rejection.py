@@ -16,7 +16,7 @@ from typing import Any
 
 from callability.adapter.json_text import error_result, tool_result, well_formed
 from callability.adapter.judgement import UNEXPLAINED, known_status, status_of
-from callability.adapter.phrases import MAX_NAME, Phrases, cut_name, fill, on_one_line, quoted, with_declared
+from callability.adapter.phrases import MAX_NAME, Phrases, cut_name, fill, on_one_line, quote, with_declared
 from callability.contract.vocabulary import LiftedBy, Retry, ToolStatus, is_declared_name
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.callability_service_pb2 import CheckToolResponse, PathToCallable
@@ -225,15 +225,15 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
     from rapidfuzz import fuzz, process  # noqa: PLC0415
 
     near = process.extract(compared, sorted(set(names)), scorer=fuzz.ratio, score_cutoff=_NEAR, limit=_MAX_NEAR)
-    hint = f" Similar names: {', '.join(quoted(each) for each, _, _ in near)}." if near else ""
-    text = f"Not called: there is no tool {quoted(name)}.{hint} Find tools with `{discovery_tool}`."
+    hint = f" Similar names: {', '.join(quote(each) for each, _, _ in near)}." if near else ""
+    text = f"Not called: there is no tool {quote(name)}.{hint} Find tools with `{discovery_tool}`."
     return tool_result(None, text=text, is_error=True)
 
 
 def ambiguous_tool(name: str) -> dict[str, Any]:
     """Return the MCP tool result for a call by a qualified name that two tools have."""
     return error_result(
-        f"Not called: two tools have the same qualified name {quoted(name)}, so a call could mean either. Retrying does"
+        f"Not called: two tools have the same qualified name {quote(name)}, so a call could mean either. Retrying does"
         " not help. Tell the user that the operator of this proxy must rename one of them or of their servers."
     )
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any, cast
 import typer
 
 from callability.cli.console import write_table
-from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
+from callability.cli.gateway_files import ConfigOption, change_file, known_server, sound_config
 from callability.cli.options import JsonOption, leave
-from callability.cli.terminal import escaped
-from callability.contract.finding import did_you_mean, shown
+from callability.cli.terminal import escape
+from callability.contract.finding import as_code, did_you_mean
 from callability.files.editing import Tree
 from callability.gateway.config import AgentConfig
 
@@ -46,7 +46,7 @@ def add(
     if renew:
         _known_agent(name, read.agents)
     elif name in read.agents:
-        leave(f"the config has an agent {shown(name)} already; `--renew` makes another token for it", 2)
+        leave(f"the config has an agent {as_code(name)} already; `--renew` makes another token for it", 2)
     if days is not None and not (token or renew):
         leave("`--days` goes with `--token`", 2)
     servers = [known_server(read.names, each) for each in server or ()]
@@ -59,9 +59,9 @@ def add(
         if days is not None:
             entry["token_expires"] = _time_text(datetime.now(UTC) + timedelta(days=days))
         elif renew and read.agents[name].token_expires:
-            leave(f"the token of agent {shown(name)} expires: give `--days` for the new one", 2)
-    changed(config, cast(Tree, {"agents": {name: entry}}))
-    typer.echo(f"agent {shown(name)} is in `{escaped(str(config))}` now")
+            leave(f"the token of agent {as_code(name)} expires: give `--days` for the new one", 2)
+    change_file(config, cast(Tree, {"agents": {name: entry}}))
+    typer.echo(f"agent {as_code(name)} is in `{escape(str(config))}` now")
     if token or renew:
         typer.echo("its token, which is shown this once:", err=True)
         typer.echo(made)
@@ -90,19 +90,19 @@ def revoke(name: AgentArgument, config: ConfigOption) -> None:
     """
     agents = sound_config(config).agents
     if _known_agent(name, agents).token_sha256 is None:
-        typer.echo(f"nothing to do: agent {shown(name)} has no token")
+        typer.echo(f"nothing to do: agent {as_code(name)} has no token")
         return
     # No token has this digest: even if the date is removed, the one before stays void.
     digest = hashlib.sha256(secrets.token_bytes(_TOKEN_BYTES)).hexdigest()
     entry = {"token_sha256": digest, "token_expires": _time_text(datetime.now(UTC))}
-    changed(config, cast(Tree, {"agents": {name: entry}}))
-    typer.echo(f"the token of agent {shown(name)} is revoked")
+    change_file(config, cast(Tree, {"agents": {name: entry}}))
+    typer.echo(f"the token of agent {as_code(name)} is revoked")
 
 
 def _known_agent(name: str, agents: Any) -> AgentConfig:
     if name not in agents:
         hint = did_you_mean(name, agents)
-        leave(f"the config has no agent {shown(name)}" + (f" ({hint})" if hint else ""), 2)
+        leave(f"the config has no agent {as_code(name)}" + (f" ({hint})" if hint else ""), 2)
     return cast(AgentConfig, agents[name])
 
 

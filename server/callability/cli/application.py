@@ -263,7 +263,7 @@ def application(arguments: Sequence[str], without_extra: WithoutExtra = refuse_w
         context_settings={"help_option_names": [*_HELP]},
     )
     made.callback()(_common)
-    _add(made, COMMANDS, _named(arguments), (), without_extra, helping=not {*arguments}.isdisjoint(_HELP))
+    _add(made, COMMANDS, _leading_names(arguments), (), without_extra, helping=not {*arguments}.isdisjoint(_HELP))
     return made
 
 
@@ -284,7 +284,7 @@ def _run() -> None:
     command()
 
 
-def _named(arguments: Sequence[str]) -> tuple[str, ...]:
+def _leading_names(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the names at the start of the arguments, up to the first option; `--` is skipped."""
     names: list[str] = []
     for argument in arguments:

@@ -19,9 +19,9 @@ from callability.cli.console import write_table
 from callability.cli.gateway_files import ApprovalsOption, ConfigOption, GatewayFiles, known_server, sound_files
 from callability.cli.inventory import commands_of, inspect_servers, known_tool, known_tools, tools_of, verify_listed
 from callability.cli.options import JsonOption, argument_of, cell_of, is_cut, leave, name_of
-from callability.cli.servers import definition_of, difference, last_seen, reviewed
-from callability.cli.terminal import escaped, number_of
-from callability.contract.finding import MAX_LISTED, did_you_mean, shown
+from callability.cli.servers import definition_of, difference, last_seen, review_lines
+from callability.cli.terminal import escape, number_of
+from callability.contract.finding import MAX_LISTED, as_code, did_you_mean
 from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files.editing import Value
 from callability.gateway.config import ApprovalRecord
@@ -121,10 +121,10 @@ def approve_form(files: GatewayFiles, server: str, tools: Sequence[UpstreamTool]
     """Approve tools in the form that they have, and return those that are not approved, which is reported."""
     todo = [tool for tool in tools if not is_approved(files, server, tool)]
     if not todo:
-        typer.echo(f"nothing to do: {counted(tools)} of server {shown(server)} approved as it is, and pinned")
+        typer.echo(f"nothing to do: {count_text(tools)} of server {as_code(server)} approved as it is, and pinned")
         return []
     unstable = _report_unstable(files, server, todo)
-    accepted = _accepted(files, server, [tool for tool in todo if tool not in unstable], ask=ask)
+    accepted = _ask_about(files, server, [tool for tool in todo if tool not in unstable], ask=ask)
     _write_approved(files, server, accepted)
     return [tool for tool in todo if tool not in accepted]
 
@@ -139,7 +139,9 @@ def _report_unstable(files: GatewayFiles, server: str, tools: Sequence[UpstreamT
         if other is not None and other.fingerprint.current == tool.fingerprint.current:
             continue
         unstable.append(tool)
-        typer.echo(f"tool {shown(tool.name)} of server {shown(server)} is not the same each time that it is listed:")
+        typer.echo(
+            f"tool {as_code(tool.name)} of server {as_code(server)} is not the same each time that it is listed:"
+        )
         for line in difference(tool, other) if other else ("the second time, it was not listed",):
             typer.echo(line)
         typer.echo()
@@ -151,18 +153,18 @@ def _report_unstable(files: GatewayFiles, server: str, tools: Sequence[UpstreamT
     return unstable
 
 
-def _accepted(files: GatewayFiles, server: str, tools: Sequence[UpstreamTool], *, ask: bool) -> Sequence[UpstreamTool]:
+def _ask_about(files: GatewayFiles, server: str, tools: Sequence[UpstreamTool], *, ask: bool) -> Sequence[UpstreamTool]:
     """Show tools, and return those that a person accepts: each that changed is asked about below what changed."""
     changed = [tool for tool in tools if _approval(files, server, tool).approval == "changed"]
     new = [tool for tool in tools if tool not in changed]
     for tool in new:
         show_tool(files, server, tool)
     accepted: list[UpstreamTool] = []
-    if new and _is_confirmed(f"Approve {counted(new)} of server {shown(server)} in this form?", ask=ask):
+    if new and _is_confirmed(f"Approve {count_text(new)} of server {as_code(server)} in this form?", ask=ask):
         accepted += new
     for tool in changed:
         show_tool(files, server, tool)
-        subject = f"tool {shown(tool.name)} of server {shown(server)}"
+        subject = f"tool {as_code(tool.name)} of server {as_code(server)}"
         since = last_seen(files.approvals.record(server, tool.name))
         if _is_confirmed(f"It changed after {since}. Approve {subject} in the new form?", ask=ask):
             accepted.append(tool)
@@ -179,16 +181,16 @@ def approve_names(files: GatewayFiles, server: str, tools: Sequence[UpstreamTool
     """Approve tools by their names alone, whatever their definitions become."""
     todo = [tool for tool in tools if not _is_approved_by_name(files, server, tool)]
     if not todo:
-        typer.echo(f"nothing to do: {counted(tools)} of server {shown(server)} approved in any form")
+        typer.echo(f"nothing to do: {count_text(tools)} of server {as_code(server)} approved in any form")
         return
     for tool in todo:
         show_tool(files, server, tool)
     typer.echo("without a pin, whatever the server makes of a tool of this name is approved: a change locks nothing")
-    if not _is_confirmed(f"Approve {counted(todo)} of server {shown(server)} in any form?", ask=ask):
+    if not _is_confirmed(f"Approve {count_text(todo)} of server {as_code(server)} in any form?", ask=ask):
         leave("nothing was approved", 1)
     files.change({server: {tool.name: {"status": "approved", "sha256": ANY_FORM} for tool in todo}})
     for tool in todo:
-        typer.echo(f"tool {shown(tool.name)} of server {shown(server)} is approved in any form")
+        typer.echo(f"tool {as_code(tool.name)} of server {as_code(server)} is approved in any form")
         _report_disabled(files, server, tool)
 
 
@@ -201,11 +203,11 @@ def _write_approved(files: GatewayFiles, server: str, todo: Sequence[UpstreamToo
         for tool in todo:
             definitions.keep(tool.fingerprint.current, definition_of(tool))
     except OSError as error:
-        leave(f"`{escaped(str(definitions.directory))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+        leave(f"`{escape(str(definitions.directory))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
     files.change({server: {tool.name: {"status": "approved", "sha256": tool.fingerprint.current} for tool in todo}})
     for tool in todo:
         form = tool.fingerprint.current
-        typer.echo(f"tool {shown(tool.name)} of server {shown(server)} is approved in the form {form}")
+        typer.echo(f"tool {as_code(tool.name)} of server {as_code(server)} is approved in the form {form}")
         _report_disabled(files, server, tool)
 
 
@@ -237,16 +239,16 @@ def _approval(files: GatewayFiles, server: str, tool: UpstreamTool) -> ToolAppro
 def show_tool(files: GatewayFiles, server: str, tool: UpstreamTool) -> None:
     """Print the approval of a tool, and its definition or what changed of it."""
     words = _approval(files, server, tool).words
-    typer.echo(f"tool {shown(tool.name)} of server {shown(server)}: {words}")
+    typer.echo(f"tool {as_code(tool.name)} of server {as_code(server)}: {words}")
     typer.echo(f"sha256: {tool.fingerprint.current}")
-    for line in reviewed(tool, files.approvals.record(server, tool.name), Definitions.beside(files.path)):
+    for line in review_lines(tool, files.approvals.record(server, tool.name), Definitions.beside(files.path)):
         typer.echo(line)
     typer.echo()
 
 
-def counted(tools: Sequence[UpstreamTool]) -> str:
+def count_text(tools: Sequence[UpstreamTool]) -> str:
     """Return the name of the only tool, or how many there are."""
-    return f"tool {shown(tools[0].name)}" if len(tools) == 1 else number_of(len(tools), "tool")
+    return f"tool {as_code(tools[0].name)}" if len(tools) == 1 else number_of(len(tools), "tool")
 
 
 ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="A server of the config.")]
@@ -357,7 +359,7 @@ def approve(
     there = tools_of(files, server)
     chosen = [there[name] for name in (filter(is_plain, there) if every else known_tools(files, there, server, named))]
     if sha256 is not None and not chosen[0].fingerprint.is_named(sha256):
-        leave(f"tool {shown(named[0])} has changed: its SHA-256 is {chosen[0].fingerprint.current}", 1)
+        leave(f"tool {as_code(named[0])} has changed: its SHA-256 is {chosen[0].fingerprint.current}", 1)
     ask = not yes and sha256 is None
     if any_form:
         approve_names(files, server, chosen, ask=ask)
@@ -366,7 +368,7 @@ def approve(
     if every:
         _report_skipped(server, [tool for tool in there.values() if not _is_settled(files, server, tool)])
     if refused:
-        leave(f"not approved: {counted(refused)} of server {shown(server)}", 1)
+        leave(f"not approved: {count_text(refused)} of server {as_code(server)}", 1)
 
 
 def disable(
@@ -420,7 +422,7 @@ def _report_skipped(server: str, tools: Sequence[UpstreamTool]) -> None:
     if len(tools) > MAX_LISTED:
         typer.echo(f"skipped: {len(tools) - MAX_LISTED:,} more", err=True)
     leave(
-        f"{number_of(len(tools), 'tool')} of server {shown(server)} skipped: `--all` approves only names of 1 to 128"
+        f"{number_of(len(tools), 'tool')} of server {as_code(server)} skipped: `--all` approves only names of 1 to 128"
         " characters of `[A-Za-z0-9_.-]`",
         1,
     )
@@ -429,7 +431,7 @@ def _report_skipped(server: str, tools: Sequence[UpstreamTool]) -> None:
 def _switch(files: GatewayFiles, server: str, tool: str, *, disabled: bool) -> None:
     record = files.approvals.record(server, tool)
     word = "off" if disabled else "on"
-    subject = f"tool {shown(tool)} of server {shown(server)}"
+    subject = f"tool {as_code(tool)} of server {as_code(server)}"
     if (record.disabled if record else False) is disabled:
         names = files.approvals.tools(server) if record is None else ()
         hint = did_you_mean(tool, names)
@@ -442,4 +444,4 @@ def _switch(files: GatewayFiles, server: str, tool: str, *, disabled: bool) -> N
         values["status"] = "pending"
     files.change({server: {tool: values}})
     written = ", ".join(f"`{key}: {str(value).lower()}`" for key, value in values.items())
-    typer.echo(f"{subject} is switched {word} now: {written} in `{escaped(str(files.path))}`")
+    typer.echo(f"{subject} is switched {word} now: {written} in `{escape(str(files.path))}`")

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from callability.cli.options import MAX_KEYS, JsonOption, key_files, leave
-from callability.contract.finding import shown
-from callability.kernel.envelope import MAX_BYTES, BundleRefused, opened
+from callability.contract.finding import as_code
+from callability.kernel.envelope import MAX_BYTES, BundleRefused, open_bundle
 from callability.kernel.policy import LocalPolicy, payload_in, read
 from callability.kernel.rule_set import RuleSet
 from callability.process.regular_file import read_regular
@@ -50,7 +50,7 @@ def _lines(policy: LocalPolicy, rule_files: Sequence[str]) -> Iterator[str]:
     yield f"semantics  {policy.semantics}"
     yield f"bytes      {policy.size:,}"
     yield f"signed by  {', '.join(policy.key_ids) or 'nobody'}"
-    yield f"rule files {', '.join(map(shown, rule_files)) or 'none'}"
+    yield f"rule files {', '.join(map(as_code, rule_files)) or 'none'}"
     for rule_set in policy.rule_sets.values():
         counts = rule_set.counts
         yield ""
@@ -114,7 +114,7 @@ def inspect(file: FileArgument, as_json: JsonOption = False) -> None:
     """
     data = _bytes(file)
     policy = _read(file, data, None, 0, rollback=True)
-    names = [each.name for each in payload_in(opened(data)).rule_files]
+    names = [each.name for each in payload_in(open_bundle(data)).rule_files]
     typer.echo(json.dumps(as_data(policy, names), indent=2) if as_json else as_text(policy, names))
 
 

@@ -11,12 +11,12 @@ import typer
 
 from callability.bundle.v1 import bundle_pb2
 from callability.cli.options import key_files, leave, print_findings, refuse
-from callability.cli.policies import accepted
+from callability.cli.policies import accept_policy
 from callability.compiler.bundle_writing import NotWritten, checked_payload
 from callability.compiler.policy import check_source
 from callability.files.policy_source import policy_files, source_in
 from callability.files.shipped_policy import shipped_policy
-from callability.kernel.envelope import MAX_SIGNATURES, enveloped
+from callability.kernel.envelope import MAX_SIGNATURES, envelop
 from callability.process.regular_file import OutputRefused, descriptor_of, output_to
 
 MAX_SEQUENCE = 2**64 - 1
@@ -61,7 +61,7 @@ def build(
         leave("--output is missing: name the file to write, or `-` for standard output", 2)
     files = key_files(sign, "--sign", MAX_SIGNATURES)
     payload = _payload(directory, sequence, with_rule_files=with_rule_files)
-    data = enveloped(payload, _signatures(payload, files))
+    data = envelop(payload, _signatures(payload, files))
     if output == STANDARD_OUTPUT or descriptor_of(Path(output)) == 1:
         sys.stdout.buffer.write(data)
         return
@@ -75,7 +75,7 @@ def build(
 
 def _payload(directory: Path | None, sequence: int, *, with_rule_files: bool) -> bytes:
     source = source_in(directory or shipped_policy())
-    policy = accepted(check_source(source))
+    policy = accept_policy(check_source(source))
     print_findings(policy.warnings)
     try:
         return checked_payload(policy, "the policy", sequence, source.files if with_rule_files else ())

@@ -22,7 +22,7 @@ import typer
 
 from callability import __version__
 from callability.cli.options import JsonOption, PolicyArgument, condition_text
-from callability.cli.policies import WatchOption, progress_bar, watched
+from callability.cli.policies import WatchOption, progress_bar, watch_policy
 from callability.cli.terminal import number_of, outcome_line
 from callability.compiler.bundle_writing import with_size
 from callability.compiler.confirmation import Confirmation, Engine
@@ -72,14 +72,16 @@ def as_text(checked: CheckReport, *, verbose: bool) -> str:
     check = checked.check
     findings = in_order((*check.findings, *(checked.notes() if verbose else ())))
     lines = [*finding_lines(findings)]
-    refused = _refused(check)
+    refused = _unproved(check)
     for name in QUESTIONS:
         if name in refused:
             lines += [name, f"  refused       {number_of(refused[name], 'error')} (see above), nothing is proved"]
         proved = check.proved.get(name)
         if proved is None:
             continue
-        lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
+        lines += _proof_lines(
+            name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name]
+        )
         if verbose:
             lines += _rules(proved)
     lines.append(f"{outcome_line(checked.directory, check.findings, accepted=checked.sound)}{_tests(check)}")
@@ -88,20 +90,20 @@ def as_text(checked: CheckReport, *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def _refused(check: Check) -> dict[str, int]:
+def _unproved(check: Check) -> dict[str, int]:
     """Return the rule sets that could not be proved because of errors in their files, with the number of these."""
     errors = Counter(Path(each.place.file).stem for each in check.findings if each.severity is Severity.ERROR)
     return {name: errors[name] for name in QUESTIONS if name not in check.proved and errors[name]}
 
 
-def _proved(name: str, proved: ProvedRuleSet, codes: list[str]) -> list[str]:
+def _proof_lines(name: str, proved: ProvedRuleSet, codes: list[str]) -> list[str]:
     diagram, laws = proved.diagram, len(proved.rule_set.laws)
     dead = "with dead rules (see above)" if "never-decides" in codes else "no dead rule"
     return [
         f"{name}",
         f"  facts         {', '.join(diagram.space.facts)}",
         f"  combinations  {diagram.space.size:,}, in {number_of(diagram.regions, 'region')}",
-        f"  confirmed     {_confirmed(proved.confirmation)}",
+        f"  confirmed     {_confirmation_text(proved.confirmation)}",
         f"  rules         {len(proved.rule_set.rules)}",
         f"  proved        it always answers, {dead}",
         f"  laws          {laws - codes.count('law-broken')} of {laws} hold",
@@ -122,7 +124,7 @@ def _tests(check: Check) -> str:
     return f", {failed} of {number_of(tests, 'test')} failed" if failed else f", {number_of(tests, 'test')} passed"
 
 
-def _confirmed(confirmation: Confirmation | None) -> str:
+def _confirmation_text(confirmation: Confirmation | None) -> str:
     """Say what decided witnesses of a diagram as it does, and how many."""
     if confirmation is None:
         return "not by an engine"
@@ -164,7 +166,7 @@ def as_json(checked: CheckReport) -> str:
         "revision": check.policy.revision if check.policy else None,
         "semantics": SEMANTICS,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
-        "refused_rule_sets": list(_refused(check)),
+        "refused_rule_sets": list(_unproved(check)),
         **findings_data(check.findings),
         "notes": findings_data(checked.notes())["findings"],
     }
@@ -303,7 +305,7 @@ def check(
         typer.echo(_report(checked, CheckFormat.JSON if json else form, verbose=verbose))
         return checked.sound
 
-    raise typer.Exit(0 if (watched(origin, sound) if watch else sound(origin.source())) else 1)
+    raise typer.Exit(0 if (watch_policy(origin, sound) if watch else sound(origin.source())) else 1)
 
 
 def _report(checked: CheckReport, form: CheckFormat, *, verbose: bool) -> str:

@@ -28,18 +28,18 @@ from callability.cli.policy_service import (
     PolicyService,
     PolicyTokenFileOption,
 )
-from callability.cli.terminal import escaped, number_of, outcome_line
+from callability.cli.terminal import escape, number_of, outcome_line
 from callability.contract.finding import (
     Finding,
     Place,
     Severity,
+    as_code,
     count_of,
     did_you_mean,
     finding_lines,
     findings_data,
     in_order,
-    listed,
-    shown,
+    list_names,
 )
 from callability.files import document
 from callability.files.policy_source import source_in
@@ -104,7 +104,7 @@ class StartReport:
         """Whether nothing refuses the files."""
         return not self.errors and not (self.strict and self.warnings)
 
-    def printed(self, form: ReportFormat) -> typer.Exit:
+    def print_report(self, form: ReportFormat) -> typer.Exit:
         """Print the report, and return the exit of the command: 0 accepted, 1 refused."""
         typer.echo(_json(self) if form is ReportFormat.JSON else _report_text(self))
         return typer.Exit(0 if self.accepted else 1)
@@ -118,7 +118,7 @@ def _report_text(report: StartReport) -> str:
 
 def _policy_line(policy: CheckedPolicy) -> str:
     state = f"accepted, revision {policy.revision}" if policy.revision else "refused"
-    return f"policy {escaped(str(policy.directory))}: {state}"
+    return f"policy {escape(str(policy.directory))}: {state}"
 
 
 def _json(report: StartReport) -> str:
@@ -171,7 +171,7 @@ def check(
     check_policy_choice(policy, policy_address)
     service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
     files = checked_files(config, approvals)
-    raise start_report(files, PolicyChoice(policy, service), strict=strict).printed(form)
+    raise start_report(files, PolicyChoice(policy, service), strict=strict).print_report(form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ def _findings_of_service(config: Config, service: PolicyService) -> tuple[Findin
         return label_findings(config, declared_at(service))
     except NoAnswer as reason:
         sentence = (
-            f"the policy service at {shown(service.address)} gave no answer ({reason}), so the policy is not checked"
+            f"the policy service at {as_code(service.address)} gave no answer ({reason}), so the policy is not checked"
         )
         hint = "start the service, or correct `--policy-address`"
         unchecked = label_findings(config, None, answered=False)
@@ -279,7 +279,7 @@ def _open_to_changes(config: Config) -> Iterator[Finding]:
         one = len(open_to_any) == 1
         sentence = (
             f"{number_of(len(open_to_any), 'server')} {'accepts' if one else 'accept'} any change of"
-            f" {'its' if one else 'their'} tools without a review (`trust: auto`): {listed(open_to_any)}"
+            f" {'its' if one else 'their'} tools without a review (`trust: auto`): {list_names(open_to_any)}"
         )
         hint = "with `trust: first_use`, a tool that changes is locked; with `trust: manual`, a new one is locked too"
         section = "catalog" if open_to_any[0] in config.catalog else "mcpServers"
@@ -297,6 +297,6 @@ def _leftovers(config: Config, approvals: Approvals, path: Path) -> Iterator[Fin
     root = document.read(path) if unknown else None
     for server in unknown:
         assert root is not None
-        sentence = f"the approvals have records of server {shown(server)}, which is not in the config"
+        sentence = f"the approvals have records of server {as_code(server)}, which is not in the config"
         hint = did_you_mean(server, config.names)
         yield Finding(key_place(root, (server,)), "leftover-records", sentence, hint, Severity.WARNING)

@@ -14,7 +14,7 @@ from callability.cli.options import leave
 from callability.connect.installation import Installation, NotInstalled
 from callability.connect.joining import join_for_client
 from callability.connect.meeting_place import default_config
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 
 AgentOption = Annotated[
     str,
@@ -54,9 +54,9 @@ def connect(
     except NotInstalled as error:
         leave(str(error), 1)
     except OSError as error:
-        leave(f"{shown(str(error.filename))} cannot be written: {(error.strerror or 'error').lower()}", 1)
+        leave(f"{as_code(str(error.filename))} cannot be written: {(error.strerror or 'error').lower()}", 1)
     for path in installation.files:
-        typer.echo(f"wrote {shown(str(path))}")
+        typer.echo(f"wrote {as_code(str(path))}")
     typer.echo("clients join by `callability connect --agent NAME`")
 
 

@@ -27,7 +27,7 @@ from callability.compiler.bundle_writing import checked_policy
 from callability.compiler.difference import Impact, NotComparable, PolicyChange, differences
 from callability.compiler.policy import Policy
 from callability.compiler.table import of_change
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.kernel.calls import LocalCalls
 from callability.kernel.limits import InvalidRequest
 from callability.kernel.policy import read
@@ -51,7 +51,7 @@ def as_text(changes: Sequence[PolicyChange], tools: Sequence[ToolChange] | None,
     """
     folded = [change for change in changes if change.unknown and not unknown]
     lines = [line for change in changes if unknown or not change.unknown for line in _lines(change)]
-    lines += _folded(folded)
+    lines += _change_lines(folded)
     count = sum(change.combinations for change in changes)
     lines.append(f"{number_of(count, 'answer')} changed" if changes else "no answer changes")
     if folded:
@@ -71,7 +71,7 @@ def as_json(changes: Sequence[PolicyChange], tools: Sequence[ToolChange] | None)
     return json.dumps(answer, indent=2)
 
 
-def _folded(changes: Iterable[PolicyChange]) -> Iterator[str]:
+def _change_lines(changes: Iterable[PolicyChange]) -> Iterator[str]:
     """Yield a line for each kind of changes."""
     counts: dict[tuple[Impact, str], int] = {}
     for change in changes:
@@ -108,10 +108,10 @@ def _words(change: PolicyChange) -> Iterator[str]:
 
 
 def _example(change: PolicyChange) -> str:
-    return " ".join(f"{fact}={value}" for fact, value in _restricted(change).items()) or "every fact at its default"
+    return " ".join(f"{fact}={value}" for fact, value in _named_facts(change).items()) or "every fact at its default"
 
 
-def _restricted(change: PolicyChange) -> Mapping[str, str]:
+def _named_facts(change: PolicyChange) -> Mapping[str, str]:
     """Return what of the example some condition names."""
     named = {fact for condition in change.where for fact in condition}
     return {fact: value for fact, value in change.example.items() if fact in named}
@@ -125,14 +125,14 @@ def read_inventory(path: Path) -> CheckToolsRequest:
     try:
         data = _read(path)
     except OSError as error:
-        leave(f"{shown(str(path))} cannot be read: {(error.strerror or 'error').lower()}", 1)
+        leave(f"{as_code(str(path))} cannot be read: {(error.strerror or 'error').lower()}", 1)
     if len(data) > MAX_BYTES:
-        leave(f"{shown(str(path))} is not an inventory: it has more than {MAX_BYTES:,} bytes", 1)
+        leave(f"{as_code(str(path))} is not an inventory: it has more than {MAX_BYTES:,} bytes", 1)
     try:
-        return _parsed(data)
+        return _read_request(data)
     except (ParseError, ValueError, RecursionError) as error:
         wanted = "wanted the JSON that `callability inventory` writes; `callability inventory diff` compares tables"
-        leave(f"{shown(str(path))} is not an inventory: {str(error)[:200]} ({wanted})", 1)
+        leave(f"{as_code(str(path))} is not an inventory: {str(error)[:200]} ({wanted})", 1)
 
 
 def _read(path: Path) -> bytes:
@@ -144,7 +144,7 @@ def _read(path: Path) -> bytes:
         return stream.read(MAX_BYTES + 1)
 
 
-def _parsed(data: bytes) -> CheckToolsRequest:
+def _read_request(data: bytes) -> CheckToolsRequest:
     content = json.loads(data)
     if not isinstance(content, dict):
         raise ParseError("it holds no JSON object")

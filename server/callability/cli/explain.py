@@ -18,7 +18,7 @@ import typer
 
 from callability.cli.console import fits_terminal, write_table
 from callability.cli.options import JsonOption, PolicyArgument, PolicyOrBundleOption, condition_text, leave
-from callability.cli.policies import viewed
+from callability.cli.policies import view_policy
 from callability.compiler.names import NAME_BYTES
 from callability.compiler.nodes import TooManyNodes
 from callability.compiler.policy import Policy
@@ -27,7 +27,7 @@ from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.compiler.rule_set import RuleSet, Templates, Verdict, retry_of, verdict_words
 from callability.compiler.sql import KEPT, TABLE, Dialect, Query, SetTooLarge, UnfitColumn, as_sql
 from callability.compiler.table import Row, as_dot, of_diagram, of_path, of_row, of_trial, of_verdict, rows_of
-from callability.contract.finding import did_you_mean, shown
+from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import Retry, Status
 from callability.kernel.conditions import SEMANTICS
 from callability.kernel.path import Path, sentences
@@ -76,7 +76,7 @@ def as_html(title: str, rows: Sequence[Row], facts: Sequence[str]) -> str:
 
 def _columns(rows: Sequence[Row], facts: Sequence[str]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
     """Return the columns of a table, of facts those that some row names, and the cells of its rows."""
-    named = _named(rows, facts)
+    named = _columns_of(rows, facts)
     return ("status", "rule", *named, "combinations"), [_cells(row, named) for row in rows]
 
 
@@ -89,14 +89,14 @@ def _rule(row: Row) -> str:
     return f"{row.rule} (undetermined)" if row.undetermined else row.rule
 
 
-def _named(rows: Iterable[Row], facts: Iterable[str]) -> tuple[str, ...]:
+def _columns_of(rows: Iterable[Row], facts: Iterable[str]) -> tuple[str, ...]:
     names = {fact for row in rows for fact in row.facts}
     return tuple(fact for fact in facts if fact in names)
 
 
 def _left_out(rows: Sequence[Row], facts: Sequence[str]) -> list[str]:
     """Return the line that names facts without a column, if there are any."""
-    named = _named(rows, facts)
+    named = _columns_of(rows, facts)
     others = [fact for fact in facts if fact not in named]
     return [f"no row depends on {', '.join(others)}"] if others else []
 
@@ -159,9 +159,9 @@ def table(
     table is too large. 2: a question is not known, or an option is wrong.
     """
     if question not in QUESTIONS:
-        leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
+        leave(f"unknown question {as_code(question)} ({did_you_mean(question, QUESTIONS)})", 2)
     _check_sql_options(form, question, {"--dialect": dialect, "--from": source, "--keep": keep})
-    policy = viewed(directory)
+    policy = view_policy(directory)
     proved = policy.rule_sets[question]
     match form:
         case TableFormat.SQL:
@@ -237,8 +237,8 @@ def explain(
     if agent is not None:
         leave(f"`--agent` is not an option of `explain`: facts are arguments, here `agent.name={agent}`", 2)
     if question not in QUESTIONS:
-        leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
-    answer = _answer(viewed(policy), question, facts or [])
+        leave(f"unknown question {as_code(question)} ({did_you_mean(question, QUESTIONS)})", 2)
+    answer = _answer(view_policy(policy), question, facts or [])
     typer.echo((_json if as_json else _text)(answer))
 
 
@@ -273,9 +273,9 @@ def _answer(policy: Policy, question: str, texts: Iterable[str]) -> ExplainRepor
     """Decide the facts of the call, or exit with code 2 if they are not facts of the question."""
     proved = policy.rule_sets[question]
     subject = proved.rule_set.question
-    written = _given(texts, subject)
-    given = subject.completed(written)
-    if contradicted := subject.contradicted(given):
+    written = _read_facts(texts, subject)
+    given = subject.complete(written)
+    if contradicted := subject.contradiction(given):
         leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
     verdict = proved.diagram.verdict(given)
     read = {fact: given[fact] for fact in proved.diagram.space.facts}
@@ -292,7 +292,7 @@ def _answer(policy: Policy, question: str, texts: Iterable[str]) -> ExplainRepor
     )
 
 
-def _given(texts: Iterable[str], question: Question) -> dict[str, str]:
+def _read_facts(texts: Iterable[str], question: Question) -> dict[str, str]:
     """Return the facts of the call, or exit with code 2 if one is given twice."""
     given: dict[str, str] = {}
     for text in texts:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from callability.cli.options import leave
-from callability.contract.finding import did_you_mean, shown
+from callability.contract.finding import as_code, did_you_mean
 from callability.files.shipped_policy import examples, export_policy
 
 
@@ -30,7 +30,7 @@ def export(
     Exit code 0: written. 1: it cannot be written. 2: there is no such example.
     """
     if example is not None and example not in examples():
-        leave(f"there is no example {shown(example)} ({did_you_mean(example, examples())})", 2)
+        leave(f"there is no example {as_code(example)} ({did_you_mean(example, examples())})", 2)
     try:
         written = tuple(export_policy(directory, example))
     except FileExistsError as error:

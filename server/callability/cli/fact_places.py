@@ -11,7 +11,7 @@ from callability.compiler.policy import Policy
 from callability.compiler.questions import CALLABILITY
 from callability.contract.finding import Place
 from callability.files import document
-from callability.gateway.config.variables import found
+from callability.gateway.config.variables import find_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,19 @@ class WrittenFile:
         if keys and not self.has(keys):
             # Of a key that is not there, the name of what would hold it says more than where its content begins.
             return self.key_place(keys)
-        return found(self.root, keys)[1].place
+        return find_node(self.root, keys)[1].place
 
     def key_place(self, keys: Sequence[str | int]) -> Place:
         """Return the place of a key, or of the nearest one above it that is there."""
-        return found(self.root, keys)[0].place if self.root is not None else Place(str(self.path))
+        return find_node(self.root, keys)[0].place if self.root is not None else Place(str(self.path))
 
     def removal(self, keys: Sequence[str | int]) -> tuple[Sequence[str | int], int]:
         """Return the keys of what is removed with an entry, since nothing may be left empty, and its last line."""
-        while len(keys) > 2 and self.has(keys) and _size(found(self.root, keys[:-1])[1]) == 1:  # type: ignore[arg-type]
+        while len(keys) > 2 and self.has(keys) and _size(find_node(self.root, keys[:-1])[1]) == 1:  # type: ignore[arg-type]
             keys = keys[:-1]
-        return keys, max((place.line for place in _places(found(self.root, keys)[1])), default=0) if self.root else 0
+        return keys, max(
+            (place.line for place in _places(find_node(self.root, keys)[1])), default=0
+        ) if self.root else 0
 
     def has(self, keys: Sequence[str | int]) -> bool:
         """Say whether a value is there."""
@@ -84,7 +86,7 @@ class FactPlaces:
         """Read the files."""
         return cls(WrittenFile.at(config), WrittenFile.at(approvals) if approvals else None, directory, rules)
 
-    def placed(self, report: Mapping[str, Any]) -> dict[str, Any]:
+    def place(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report in which each source has its place in a file, and the rule that decides its own."""
         placed: dict[str, Any] = self._with_places(report)
         return placed | {"rule_at": self._rule_place(report), "newer_files": [*self._newer(report)]}

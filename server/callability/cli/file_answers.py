@@ -14,11 +14,11 @@ from callability.cli.gateway_answers import GatewayQuery
 from callability.cli.gateway_files import GatewayFiles, config_or_default, sound_files
 from callability.cli.options import LogLevel, leave, refuse
 from callability.cli.own_policy import GivenPolicy
-from callability.cli.policies import viewed
+from callability.cli.policies import view_policy
 from callability.client import PolicyUnavailable
 from callability.compiler.bundle_writing import NotWritten, checked_policy
 from callability.compiler.policy import Policy
-from callability.contract.finding import did_you_mean, shown
+from callability.contract.finding import as_code, did_you_mean
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import ConfigRefused
 from callability.gateway.policy_client import PolicyClient
@@ -45,9 +45,9 @@ class FileAnswers:
         self._agent = query.agent or ""
         if self._agent and self._agent not in self.files.config.agents:
             hint = did_you_mean(self._agent, self.files.config.agents)
-            leave(f"the config has no agent {shown(self._agent)}" + (f" ({hint})" if hint else ""), 2)
+            leave(f"the config has no agent {as_code(self._agent)}" + (f" ({hint})" if hint else ""), 2)
         self._directory = None if query.service else (query.policy or shipped_policy()).absolute()
-        self.rules: Policy | None = viewed(self._directory) if self._directory else None
+        self.rules: Policy | None = view_policy(self._directory) if self._directory else None
 
     def report(self, server: str, tool: str) -> dict[str, Any]:
         """Return the report about a tool."""
@@ -106,4 +106,4 @@ class FileAnswers:
 
 
 def _report(server: str, failure: str) -> None:
-    typer.echo(f"server {shown(server)} {failure}" if failure else f"server {shown(server)} is connected", err=True)
+    typer.echo(f"server {as_code(server)} {failure}" if failure else f"server {as_code(server)} is connected", err=True)

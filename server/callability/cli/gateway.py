@@ -57,7 +57,7 @@ from callability.cli.policy_service import (
     certificate_files,
     certificates_of,
 )
-from callability.contract.finding import did_you_mean, shown
+from callability.contract.finding import as_code, did_you_mean
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.config.config import VARIABLE
@@ -242,7 +242,7 @@ def gateway(
 
         choice = PolicyChoice(policy or (shipped_policy() if service is None else None), service)
         listening = port if transport is Transport.HTTP else None
-        raise _checked(config, approvals, choice, agent, listening, strict=strict).printed(form)
+        raise _check_files(config, approvals, choice, agent, listening, strict=strict).print_report(form)
     read = _config(config, approvals)
     if agent:
         _check_agent(read, agent, transport)
@@ -325,7 +325,7 @@ def _check_agent(config: Config, agent: str, transport: Transport) -> None:
         leave("`--agent` goes with `--transport stdio`: on a Unix socket, `callability connect` names the agent", 2)
     if agent not in config.agents:
         hint = did_you_mean(agent, config.agents)
-        leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
+        leave(f"the config has no agent {as_code(agent)}" + (f" ({hint})" if hint else ""), 2)
 
 
 def _config(path: Path | None, approvals: Path | None) -> Config:
@@ -338,7 +338,7 @@ def _config(path: Path | None, approvals: Path | None) -> Config:
         raise typer.Exit(1) from None
 
 
-def _checked(
+def _check_files(
     path: Path | None,
     approvals: Path | None,
     policy: PolicyChoice,

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from callability.cli.options import leave, print_findings, refuse
-from callability.cli.terminal import escaped
-from callability.contract.finding import Severity, did_you_mean, shown
+from callability.cli.terminal import escape
+from callability.contract.finding import Severity, as_code, did_you_mean
 from callability.contract.vocabulary import unrecordable
 from callability.files import document
 from callability.files.editing import EditRefused, Tree, rewrite
@@ -110,10 +110,10 @@ class GatewayFiles:
             for tool in tools if isinstance(tools, Mapping) else ():
                 self.check_recordable(server, tool)
         kept = not self.named and self.path.exists()
-        changed(self.path, tree, create=not self.named)
+        change_file(self.path, tree, create=not self.named)
         record_command(self.config, self.path, _decided(tree))
         if not self.named:
-            changed(self.config.path, {"approvals": DEFAULT_APPROVALS})
+            change_file(self.config.path, {"approvals": DEFAULT_APPROVALS})
             others = ", which had records already" if kept else ""
             typer.echo(f"added `approvals: {DEFAULT_APPROVALS}` to the config: the gateway now uses this file{others}")
 
@@ -121,7 +121,7 @@ class GatewayFiles:
         """Exit with code 1 if a tool has no record and its name is not fit for one."""
         why = unrecordable(tool)
         if why and self.approvals.record(server, tool) is None:
-            leave(f"tool {shown(tool)} of server {shown(server)} cannot have a record: {why}", 1)
+            leave(f"tool {as_code(tool)} of server {as_code(server)} cannot have a record: {why}", 1)
 
 
 _COMMANDS = {
@@ -206,11 +206,11 @@ def known_server(servers: Collection[str], name: str) -> str:
     """Return the name of a server if the config has it, or exit with code 2."""
     if name not in servers:
         hint = did_you_mean(name, servers)
-        leave(f"the config has no server {shown(name)}" + (f" ({hint})" if hint else ""), 2)
+        leave(f"the config has no server {as_code(name)}" + (f" ({hint})" if hint else ""), 2)
     return name
 
 
-def changed(path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> bool:
+def change_file(path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> bool:
     """Set values of a file and return whether it changed, or exit with code 1; `touch`: write it in any case."""
     try:
         return rewrite(path, tree, create=create, touch=touch)
@@ -219,4 +219,4 @@ def changed(path: Path, tree: Tree, *, create: bool = False, touch: bool = False
     except EditRefused as refused:
         leave(str(refused), 1)
     except OSError as error:
-        leave(f"`{escaped(str(path))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+        leave(f"`{escape(str(path))}` cannot be written: {(error.strerror or 'error').lower()}", 1)

@@ -25,7 +25,7 @@ from callability.cli.policies import Loaded, PolicyRefused, load_policy_of
 from callability.cli.policy_service import PolicyService
 from callability.cli.terminal import final_exit_code
 from callability.client import Client, PolicyUnavailable
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.files.policy_origin import PolicyDirectory, origin_at
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway import observability
@@ -40,13 +40,13 @@ from callability.gateway.serving.lifecycle import OutputLost, run
 from callability.gateway.serving.user_socket import UserSocket
 from callability.kernel.conditions import SEMANTICS
 from callability.process.address import AddressRefused
-from callability.process.metrics import exposed
+from callability.process.metrics import expose
 from callability.process.uvicorn_server import StopSignals
 from callability.records.format import By
 from callability.records.metrics import RecordMetrics
 from callability.records.recorder import Recorder, RecordOptions
 from callability.records.shadow import Shadow
-from callability.service.edits import Edits, followed, shadow_edits
+from callability.service.edits import Edits, follow_edits, shadow_edits
 from callability.service.metrics import PolicyMetrics
 
 REFRESHES_A_SECOND = 2
@@ -89,7 +89,7 @@ def status(metrics: Metrics) -> str:
     count = metrics.opted_in_calls
     times = "once" if count == 1 else f"{count} times"
     loads = metrics.loads()
-    servers = in_words(loads) if loads.get(LOADING) else _connected(metrics.servers())
+    servers = in_words(loads) if loads.get(LOADING) else _connection_counts(metrics.servers())
     # What is counted stands first: a narrow terminal cuts the end off.
     return f"callability gateway | include_disabled asked for {times}{_labels(metrics)} | {servers}"
 
@@ -101,7 +101,7 @@ def _labels(metrics: Metrics) -> str:
     return f" | undeclared labels or facts: {count}" if count else ""
 
 
-def _connected(states: Mapping[str, int]) -> str:
+def _connection_counts(states: Mapping[str, int]) -> str:
     others = "".join(f", {count} {state}" for state, count in sorted(states.items()) if state != "connected")
     return f"{states.get('connected', 0)} of {sum(states.values())} servers connected{others}"
 
@@ -156,9 +156,9 @@ async def connected_options(
     )
     async with AsyncExitStack() as stack, _closed(recorder):
         if options.shadow and candidate:
-            await stack.enter_async_context(followed(shadow_edits(options.shadow, origin_at(candidate))))
+            await stack.enter_async_context(follow_edits(shadow_edits(options.shadow, origin_at(candidate))))
         beginning = _Beginning(stack, options, directory, service)
-        with exposed(metrics.registry, metrics_address):
+        with expose(metrics.registry, metrics_address):
             if of_policy is None and service is None and not config.strict_labels:
                 task = asyncio.create_task(beginning.load(), name="loading the policy")
                 stack.push_async_callback(_end, task)
@@ -206,7 +206,7 @@ class _Beginning:
             options.policy.answered = labels.answered
         options.policy.begin(client)
         await labels.start(options.config)
-        await self._stack.enter_async_context(followed(_edits(options, own, self._directory, of_policy)))
+        await self._stack.enter_async_context(follow_edits(_edits(options, own, self._directory, of_policy)))
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -297,7 +297,7 @@ async def _run(
         AddressRefused, ConfigRefused, OutputLost, PolicyRefused: why it ended.
     """
     signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    running = asyncio.create_task(run(options, transport, port, agent, _started, signals))
+    running = asyncio.create_task(run(options, transport, port, agent, _report_start, signals))
     try:
         if options.beginning is not None:
             await asyncio.wait({running, options.beginning}, return_when=asyncio.FIRST_COMPLETED)
@@ -313,21 +313,21 @@ async def _run(
 async def _log_start(options: GatewayOptions) -> None:
     """Log which files and which policy the gateway was started with."""
     approvals = options.approvals or options.config.approvals
-    files = f"config {shown(str(options.config.path))}, " + (
-        f"approvals {shown(str(approvals))}" if approvals else "no approvals file"
+    files = f"config {as_code(str(options.config.path))}, " + (
+        f"approvals {as_code(str(approvals))}" if approvals else "no approvals file"
     )
     if options.beginning is not None:
         await asyncio.wait({options.beginning})
         if not options.policy.is_started:
             return
     try:
-        revision = shown((await options.policy.get_policy(GET_SECONDS)).revision)
+        revision = as_code((await options.policy.get_policy(GET_SECONDS)).revision)
     except PolicyUnavailable:
         revision = "unknown, since the service gives no answer"
     _log.info("started with %s, policy revision %s", files, revision)
 
 
-def _started(url: str) -> None:
+def _report_start(url: str) -> None:
     _log.info("serving MCP on %s", url)
     typer.echo(f"listening on {url}")
 

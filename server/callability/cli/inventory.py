@@ -15,9 +15,9 @@ from google.protobuf.json_format import MessageToJson
 
 from callability.cli.gateway_files import ApprovalsOption, ConfigOption, GatewayFiles, known_server, sound_files
 from callability.cli.options import LogLevel, leave
-from callability.cli.terminal import escaped, number_of
-from callability.contract.finding import did_you_mean, listed, shown
-from callability.gateway.offline import Inspected, inspected, snapshot
+from callability.cli.terminal import escape, number_of
+from callability.contract.finding import as_code, did_you_mean, list_names
+from callability.gateway.offline import Inspected, inspect_all, snapshot
 from callability.gateway.tools.decisions import Commands, phrases
 from callability.gateway.upstream import UpstreamTool
 from callability.gateway.upstream.failure import few_of
@@ -32,7 +32,7 @@ def verify_listed(files: GatewayFiles, server: str, tool: str, *, offline: bool)
         return
     found = None if offline or not config.enabled else inspect_servers(files, (server,))[server]
     if found is None or found.failure:
-        typer.echo(f"not verified: whether server {shown(server)} has a tool {shown(tool)}", err=True)
+        typer.echo(f"not verified: whether server {as_code(server)} has a tool {as_code(tool)}", err=True)
     else:
         known_tool(found.tools, server, tool)
 
@@ -41,7 +41,7 @@ def known_tool(tools: Mapping[str, UpstreamTool], server: str, tool: str) -> str
     """Return the name of a tool if a server lists it, or exit with code 2."""
     if tool not in tools:
         hint = did_you_mean(tool, tools)
-        leave(f"server {shown(server)} lists no tool {shown(tool)}" + (f" ({hint})" if hint else ""), 2)
+        leave(f"server {as_code(server)} lists no tool {as_code(tool)}" + (f" ({hint})" if hint else ""), 2)
     return tool
 
 
@@ -59,7 +59,7 @@ def tools_of(files: GatewayFiles, server: str) -> Mapping[str, UpstreamTool]:
     config = files.config.server(known_server(files.config.names, server))
     if not config.enabled:
         phrase = commands_of(files).about(server)["enable_server"]
-        leave(f"server {shown(server)} is switched off, and lists nothing: {phrase} first", 1)
+        leave(f"server {as_code(server)} is switched off, and lists nothing: {phrase} first", 1)
     found = inspect_servers(files, (server,))[server]
     if found.failure:
         leave(f"server {found.failure}, so that its tools cannot be seen", 1)
@@ -71,19 +71,19 @@ def inspect_servers(files: GatewayFiles, servers: Iterable[str]) -> dict[str, In
     log_to_standard_error(LogLevel.ERROR)
     enabled = [server for server in servers if files.config.server(server).enabled]
     for server in (server for server in servers if server not in enabled):
-        typer.echo(f"server {shown(server)} is switched off, and is not connected", err=True)
+        typer.echo(f"server {as_code(server)} is switched off, and is not connected", err=True)
     if enabled:
-        typer.echo(f"connecting {listed(enabled)}", err=True)
-    return asyncio.run(inspected(files.config, enabled, _report))
+        typer.echo(f"connecting {list_names(enabled)}", err=True)
+    return asyncio.run(inspect_all(files.config, enabled, _report))
 
 
 def _report(server: str, found: Inspected) -> None:
-    result = found.failure or f"{shown(server)} lists {number_of(len(found.tools), 'tool')}"
+    result = found.failure or f"{as_code(server)} lists {number_of(len(found.tools), 'tool')}"
     typer.echo(f"server {result}", err=True)
     if found.left_out:
-        typer.echo(f"server {shown(server)} lists tools that cannot be used: {few_of(found.left_out)}", err=True)
+        typer.echo(f"server {as_code(server)} lists tools that cannot be used: {few_of(found.left_out)}", err=True)
     for line in found.said:
-        typer.echo(f"  its standard error: {escaped(line)}", err=True)
+        typer.echo(f"  its standard error: {escape(line)}", err=True)
 
 
 def commands_of(files: GatewayFiles) -> Commands:
@@ -118,7 +118,7 @@ def inventory(
     files = sound_files(config, approvals)
     if agent and agent not in files.config.agents:
         hint = did_you_mean(agent, files.config.agents)
-        leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
+        leave(f"the config has no agent {as_code(agent)}" + (f" ({hint})" if hint else ""), 2)
     failures: list[str] = []
 
     def report(server: str, failure: str) -> None:

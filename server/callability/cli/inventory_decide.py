@@ -24,13 +24,13 @@ import pyarrow.compute as pc
 import typer
 
 from callability.cli.options import JsonOption, leave
-from callability.cli.policies import policy_pair, viewed
-from callability.cli.terminal import escaped, number_of
+from callability.cli.policies import policy_pair, view_policy
+from callability.cli.terminal import escape, number_of
 from callability.compiler.bundle_writing import payload_of
 from callability.compiler.policy import Policy
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import ToolStatus
-from callability.kernel.envelope import BundleRefused, enveloped
+from callability.kernel.envelope import BundleRefused, envelop
 from callability.process.regular_file import OutputRefused, check_output, read_regular
 from callability.tables import ColumnPolicy, Columns, Reading, UnfitColumn
 from callability.tables.column_policy import KEY, RepeatedTools
@@ -110,7 +110,7 @@ class Tables:
                 self._report(line)
         if repeated.rows:
             rows = f"{number_of(repeated.rows, 'row')} with a tool that an earlier row has, such as"
-            self._report(f"warning: {rows} {shown(repeated.first)}: each row is decided")
+            self._report(f"warning: {rows} {as_code(repeated.first)}: each row is decided")
 
     def _report(self, text: str) -> None:
         """Write a line to standard error, once for all agents."""
@@ -119,7 +119,7 @@ class Tables:
             typer.echo(text, err=True)
 
 
-def opened(
+def open_tables(
     names: Iterable[str],
     kept: Sequence[str] | None,
     *,
@@ -141,12 +141,12 @@ def opened(
 
 def column_policy(policy: Policy) -> ColumnPolicy:
     """Return a policy that decides columns."""
-    return ColumnPolicy.of_bundle(enveloped(payload_of(policy)))
+    return ColumnPolicy.of_bundle(envelop(payload_of(policy)))
 
 
 def policy_at(place: Path | None) -> ColumnPolicy:
     """Return the policy in a directory or a bundle, by default the shipped one; exit with 1 if it is refused."""
-    return policy_in(place) if place is not None and place.is_file() else column_policy(viewed(place))
+    return policy_in(place) if place is not None and place.is_file() else column_policy(view_policy(place))
 
 
 def policy_in(bundle: Path) -> ColumnPolicy:
@@ -174,7 +174,7 @@ def with_agent(batch: pa.RecordBatch, agent: str | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(added.columns, schema=added.schema.with_metadata(batch.schema.metadata))
 
 
-def counted(batch: pa.RecordBatch, names: tuple[str, str, str]) -> dict[tuple[str, str, str], int]:
+def count_rows(batch: pa.RecordBatch, names: tuple[str, str, str]) -> dict[tuple[str, str, str], int]:
     """Return how many rows of a batch have which words in some columns."""
     table = pa.Table.from_arrays([batch.column(name).cast(pa.string()) for name in names], names=list(names))
     groups = table.group_by(list(names)).aggregate([([], "count_all")])
@@ -182,7 +182,7 @@ def counted(batch: pa.RecordBatch, names: tuple[str, str, str]) -> dict[tuple[st
     return dict(zip(zip(*words, strict=True), groups.column("count_all").to_pylist(), strict=True))
 
 
-def refused(error: Exception) -> NoReturn:
+def refuse_table(error: Exception) -> NoReturn:
     """Exit with code 1, and say why a table cannot be decided."""
     leave(str(error), 1)
 
@@ -221,10 +221,10 @@ def _warnings(file: TableFile, readings: Iterable[Reading]) -> Iterator[str]:
     """Yield which columns are missing, and which values the policy does not know, by column."""
     for reading in readings:
         for name, value in reading.missing.items():
-            has = "is unknown" if value is None else f"has its default {shown(value)}"
+            has = "is unknown" if value is None else f"has its default {as_code(value)}"
             yield f"{file.path}: warning: there is no column `{name}`: the fact {has} in every row"
         for name, odd in reading.odd.items():
-            values = ", ".join(map(shown, odd.values))
+            values = ", ".join(map(as_code, odd.values))
             have = f"{number_of(odd.rows, 'row')} with a value that the policy does not know"
             yield f"{file.path}: warning: column `{name}`: {have}: {values}"
 
@@ -241,16 +241,16 @@ def counts(
     Exit code 0: printed. 1: the policy or a table is refused. 2: usage error.
     """
     decides = policy_at(policy)
-    tables = opened(files, (), missing_unknown=allow_missing)
+    tables = open_tables(files, (), missing_unknown=allow_missing)
     found: dict[str | None, Counter[tuple[str, str, str]]] = {}
     try:
         with rows_bar() as advance:
             for name in agents_of(agent):
                 mine = found[name] = Counter()
                 for (batch,) in tables.readings([decides], name, advance):
-                    mine.update(counted(batch, ("status", "rule", "unread")))
+                    mine.update(count_rows(batch, ("status", "rule", "unread")))
     except (TableRefused, UnfitColumn) as error:
-        refused(error)
+        refuse_table(error)
     if json_output:
         typer.echo(
             json.dumps({"revision": decides.revision, "agents": [_plain(*each) for each in found.items()]}, indent=2)
@@ -308,7 +308,7 @@ def diff(
     """
     older, newer = _policies(against, policy)
     policies = [Path(against), policy]
-    tables = opened(files, NAMES, missing_unknown=allow_missing, output=output, policies=policies)
+    tables = open_tables(files, NAMES, missing_unknown=allow_missing, output=output, policies=policies)
     rows = 0
     found: Counter[Change] = Counter()
     examples: dict[Change, list[str]] = {}
@@ -323,16 +323,16 @@ def diff(
             writer = None
             for name in agents_of(agent):
                 for before, after in tables.readings([older, newer], name, advance_rows):
-                    changed = _changed(before, after, name)
+                    changed = _compare(before, after, name)
                     if output is not None:
                         writer = writer or stack.enter_context(table_writer(output, changed.schema))
                         writer.write_batch(changed)
-                    for change, tool in _listed(changed, name):
+                    for change, tool in _change_examples(changed, name):
                         found[change] += 1
                         if len(mine := examples.setdefault(change, [])) < limit:
                             mine.append(tool)
     except (TableRefused, UnfitColumn, OutputRefused) as error:
-        refused(error)
+        refuse_table(error)
     ordered = sorted(found, key=_key)
     typer.echo(_as_json(rows, ordered, found, examples) if json_output else _as_text(rows, ordered, found, examples))
     raise typer.Exit(1 if found else 0)
@@ -348,7 +348,7 @@ def _policies(against: str, policy: Path | None) -> tuple[ColumnPolicy, ColumnPo
     return older, newer
 
 
-def _changed(before: pa.RecordBatch, after: pa.RecordBatch, agent: str | None) -> pa.RecordBatch:
+def _compare(before: pa.RecordBatch, after: pa.RecordBatch, agent: str | None) -> pa.RecordBatch:
     """Return the rows with another status: names, agent, and status and rule before and after."""
     texts = {
         f"{name}.{which}": batch.column(name).cast(pa.string())
@@ -365,7 +365,7 @@ def _text(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _listed(changed: pa.RecordBatch, agent: str | None) -> Iterator[tuple[Change, str]]:
+def _change_examples(changed: pa.RecordBatch, agent: str | None) -> Iterator[tuple[Change, str]]:
     columns = (changed.column(name).to_pylist() for name in (*NAMES, "status.before", "status.after"))
     for server, tool, before, after in zip(*columns, strict=True):
         yield (agent, before, after), f"{server}:{tool}"
@@ -387,7 +387,7 @@ def _as_text(rows: int, ordered: list[Change], found: Counter[Change], examples:
         agent, before, after = change
         who = f", for agent `{agent}`" if agent is not None else ""
         lines += ["", f"{before} -> {after}{who}: {found[change]:,}"]
-        lines += [f"  {escaped(tool)}" for tool in examples[change]]
+        lines += [f"  {escape(tool)}" for tool in examples[change]]
         if found[change] > len(examples[change]):
             lines.append(f"  and {found[change] - len(examples[change]):,} more")
     return "\n".join(lines)
@@ -431,7 +431,7 @@ def decide(
     policy or a table is refused, and nothing is written. 2: usage error.
     """
     decides = policy_at(policy)
-    tables = opened(files, keep, missing_unknown=allow_missing, output=output, policies=[policy])
+    tables = open_tables(files, keep, missing_unknown=allow_missing, output=output, policies=[policy])
     statuses: Counter[str] = Counter()
     try:
         with rows_bar() as advance:
@@ -442,7 +442,7 @@ def decide(
             )
             _write(output, batches, statuses)
     except (TableRefused, UnfitColumn, OutputRefused) as error:
-        refused(error)
+        refuse_table(error)
     counts = ", ".join(f"{number:,} {status}" for status, number in statuses.most_common())
     rows = f"{number_of(statuses.total(), 'row')} in `{output}`"
     typer.echo(f"{rows}: {counts}" if counts else rows, err=True)

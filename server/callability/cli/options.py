@@ -20,8 +20,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.cli.terminal import escaped
-from callability.contract.finding import MAX_SHOWN, Finding, finding_lines, shown
+from callability.cli.terminal import escape
+from callability.contract.finding import MAX_SHOWN, Finding, as_code, finding_lines
 from callability.contract.vocabulary import is_plain
 from callability.otel.traces import NoTraces, start_traces
 from callability.process.address import AddressRefused, check_listen
@@ -47,10 +47,10 @@ def key_files(given: Iterable[str] | None, option: str, most: int) -> dict[str, 
     for each in given or ():
         key_id, equals, file = each.partition("=")
         if not equals or not key_id or not file:
-            raise typer.BadParameter(f"{shown(each)} is not KEY_ID=FILE", param_hint=option)
+            raise typer.BadParameter(f"{as_code(each)} is not KEY_ID=FILE", param_hint=option)
         if len(key_id.encode()) > MAX_ID or key_id in files:
             raise typer.BadParameter(
-                f"the key id {shown(key_id)} is given twice, or has more than {MAX_ID} bytes", param_hint=option
+                f"the key id {as_code(key_id)} is given twice, or has more than {MAX_ID} bytes", param_hint=option
             )
         files[key_id] = Path(file)
     if len(files) > most:
@@ -150,7 +150,7 @@ _LAST_CHARACTER = 0x10FFFF
 
 def argument_of(name: str) -> str:
     """Return the TOOL argument that stands for a name, without quotes for a shell."""
-    return escaped(name.replace("\\", "\\\\")).replace("'", "\\u0027")
+    return escape(name.replace("\\", "\\\\")).replace("'", "\\u0027")
 
 
 def word_of(name: str) -> str:

@@ -22,7 +22,7 @@ from callability.client import Client, PolicyUnavailable
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks, LoggingHooks
 from callability.client.local import AsyncioLocal, LocalDecisions
-from callability.contract.finding import MAX_LISTED, Finding, Severity, shown
+from callability.contract.finding import MAX_LISTED, Finding, Severity, as_code
 from callability.contract.vocabulary import UNKNOWN
 from callability.gateway.config import Config
 from callability.gateway.policy_client import GET_SECONDS
@@ -79,7 +79,7 @@ def missing_facts(config: Config, bundle: bytes) -> tuple[Finding, ...]:
     The servers, tools or agents that lack it are named. It is an error if every one of them is held back by it.
     """
     rules, facts = read(bundle).callability, declared_by(bundle).facts
-    every, lacking = [*_judged(config)], defaultdict[tuple[str, str], dict[str, None]](dict)
+    every, lacking = [*_judge_tools(config)], defaultdict[tuple[str, str], dict[str, None]](dict)
     stopped = defaultdict[tuple[str, str], int](int)
     for judged in every:
         for rule, fact in _held_back(rules, judged, facts):
@@ -91,14 +91,14 @@ def missing_facts(config: Config, bundle: bytes) -> tuple[Finding, ...]:
     )
 
 
-def _judged(config: Config) -> Iterator[_Judged]:
+def _judge_tools(config: Config) -> Iterator[_Judged]:
     """Yield each tool that the config has facts or labels for, and any other, of each server, for each agent."""
-    agents = [(f"agent {shown(name)}", agent.facts) for name, agent in config.agents.items()]
+    agents = [(f"agent {as_code(name)}", agent.facts) for name, agent in config.agents.items()]
     for name, server in (*config.servers.items(), *config.catalog.items()):
-        of_server = f"server {shown(name)}"
+        of_server = f"server {as_code(name)}"
         labels = {f"server.label.{key}": value for key, value in server.labels.items()}
         for tool in ("", *{*server.tool_facts, *server.tool_labels}):
-            of_tool = f"tool {shown(tool)} of {of_server}" if tool else f"the tools of {of_server}"
+            of_tool = f"tool {as_code(tool)} of {of_server}" if tool else f"the tools of {of_server}"
             named = {"server.name": name} | ({"tool.name": tool} if tool else {})
             of_labels = {f"tool.label.{key}": value for key, value in server.tool_labels.get(tool, {}).items()}
             facts = {"server": server.facts, "tool": server.facts_of_tool(tool), "": named | labels | of_labels}
@@ -122,7 +122,9 @@ def _held_back(rules: RuleSet, judged: _Judged, declared: Mapping[str, DeclaredF
 def _missing(config: Config, rule: str, fact: DeclaredFact, names: Sequence[str], *, of_all: bool) -> Finding:
     who = ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else "")
     everything = "every tool" if of_all else "what it is about"
-    sentence = f"fact {shown(fact.name)}, which rule {shown(rule)} reads, is missing, so that {everything} is held back"
+    sentence = (
+        f"fact {as_code(fact.name)}, which rule {as_code(rule)} reads, is missing, so that {everything} is held back"
+    )
     place = {"tool": "`tool_fact_defaults` of the server, or `tool_facts`", "agent": "`facts` of the agent"}
     hint = f"set it in {place.get(fact.subject, '`facts` of the server')}; it is missing for {who}"
     at = config.place("mcpServers")
@@ -172,7 +174,7 @@ class OwnPolicy:
         """What decides."""
         return self._given.client
 
-    async def accepted(self, checked: CheckedPolicy) -> None:
+    async def accept(self, checked: CheckedPolicy) -> None:
         """Apply an edit that was accepted.
 
         Raises:
@@ -183,16 +185,16 @@ class OwnPolicy:
         if self._recorder is not None:
             self._recorder.changed(Change.POLICY, applied=True, before=before, after=self._policy.revision)
         self.is_broken = False
-        self._reports.applied(self._policy, checked)
+        self._reports.report_applied(self._policy, checked)
         self.replaced()
 
-    async def rejected(self, rejected: RejectedEdit) -> None:
+    async def report_rejected(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""
         self.is_broken = True
         if self._recorder is not None:
             before = self._policy.revision
             self._recorder.changed(Change.POLICY, applied=False, before=before, after=rejected.revision)
-        self._reports.rejected(rejected, self._policy.revision)
+        self._reports.report_rejected(rejected, self._policy.revision)
 
     def _give(self, checked: CheckedPolicy) -> LocalPolicy:
         policy = self._given.give(checked.bundle)
@@ -208,10 +210,10 @@ class _Locked:
         self._gaps = gaps
         self._lock = Lock()
 
-    def decided(self, kind: Counted) -> None:
+    def count_verdict(self, kind: Counted) -> None:
         """Count a verdict."""
         with self._lock:
-            self._gaps.decided(kind)
+            self._gaps.count_verdict(kind)
 
     def decided_batch(
         self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int
@@ -220,7 +222,7 @@ class _Locked:
         with self._lock:
             self._gaps.decided_batch(fresh, again, tools)
 
-    def met(self, found: Mapping[Gap, int]) -> None:
+    def count_gaps(self, found: Mapping[Gap, int]) -> None:
         """Count gaps."""
         with self._lock:
-            self._gaps.met(found)
+            self._gaps.count_gaps(found)

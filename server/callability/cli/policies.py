@@ -35,7 +35,7 @@ from callability.compiler.policy import Check, Policy, rules_at
 from callability.compiler.question import Question
 from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.compiler.schema import schema_of_rules, schema_of_tests
-from callability.contract.finding import Finding, did_you_mean, finding_lines, shown
+from callability.contract.finding import Finding, as_code, did_you_mean, finding_lines
 from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
@@ -44,17 +44,17 @@ from callability.process.regular_file import OutputRefused, output_to
 from callability.service.edits import checked_source
 
 
-def viewed(path: Path | None) -> Policy:
+def view_policy(path: Path | None) -> Policy:
     """Return the policy in a directory or a bundle to look at its rules, with warnings about them on standard error.
 
     Its tests are not read, and its diagrams are not confirmed. A policy that is refused exits with code 1.
     """
-    policy = accepted(rules_at(path or shipped_policy()))
+    policy = accept_policy(rules_at(path or shipped_policy()))
     print_findings(policy.warnings)
     return policy
 
 
-def accepted(check: Check) -> Policy:
+def accept_policy(check: Check) -> Policy:
     """Return the policy of a check, or print the findings that refuse it and exit with code 1."""
     if check.policy is None:
         refuse(check.findings, "the policy is refused")
@@ -76,16 +76,16 @@ def policy_pair(old: str, new: Path | None) -> tuple[Policy, Policy]:
     """
     directory = new or shipped_policy()
     with _directory(old, directory) as before:
-        return _loaded(before, old), _loaded(directory, str(directory))
+        return _load_without_tests(before, old), _load_without_tests(directory, str(directory))
 
 
-def _loaded(directory: Path, name: str) -> Policy:
+def _load_without_tests(directory: Path, name: str) -> Policy:
     """Return the policy at a path without its tests, which a change may well break; or exit with code 1."""
     check = rules_at(directory)
     if check.policy is None:
         for each in finding_lines(check.findings):
             typer.echo(each if directory == Path(name) else each.replace(str(directory), name), err=True)
-        leave(f"the policy {shown(name)} is refused", 1)
+        leave(f"the policy {as_code(name)} is refused", 1)
     return check.policy
 
 
@@ -111,20 +111,20 @@ def _blob(directory: Path, revision: str, file: str) -> bytes:
     head, _, data = found.partition(b"\n")
     found_as = head.split()
     if len(found_as) != 3 or found_as[1] != b"blob":
-        leave(f"{shown(file)} of {shown(revision)} is a link to what is no file of the repository", 1)
+        leave(f"{as_code(file)} of {as_code(revision)} is a link to what is no file of the repository", 1)
     return data[: int(found_as[2])]
 
 
 def _git(directory: Path, revision: str, *arguments: str, given: bytes = b"") -> bytes:
     if revision.startswith("-"):
-        leave(f"{shown(revision)} is neither a directory nor a revision", 2)
+        leave(f"{as_code(revision)} is neither a directory nor a revision", 2)
     command = ["git", "-C", str(directory), *arguments]
     try:
         done = subprocess.run(command, input=given, capture_output=True, timeout=GIT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        leave(f"{shown(revision)} is not a directory, and git cannot be asked for it: {type(error).__name__}", 2)
+        leave(f"{as_code(revision)} is not a directory, and git cannot be asked for it: {type(error).__name__}", 2)
     if done.returncode:
-        leave(f"{shown(revision)} is neither a directory, nor a revision of git that has `{directory}`", 2)
+        leave(f"{as_code(revision)} is neither a directory, nor a revision of git that has `{directory}`", 2)
     return done.stdout
 
 
@@ -134,7 +134,7 @@ WatchOption = Annotated[
 ]
 
 
-def watched(origin: PolicyOrigin, act: Callable[[PolicySource], bool]) -> bool:
+def watch_policy(origin: PolicyOrigin, act: Callable[[PolicySource], bool]) -> bool:
     """Act on a policy now and after each edit until SIGINT or SIGTERM, and return the last result."""
     # Most calls watch nothing, and need not wait for these imports.
     import asyncio  # noqa: PLC0415
@@ -240,7 +240,7 @@ def every(
 
 def _question(name: str) -> Question:
     if name not in QUESTIONS:
-        leave(f"unknown question {shown(name)} ({did_you_mean(name, QUESTIONS)})", 2)
+        leave(f"unknown question {as_code(name)} ({did_you_mean(name, QUESTIONS)})", 2)
     return QUESTIONS[name]
 
 
@@ -289,7 +289,7 @@ async def load_policy_of(origin: PolicyOrigin) -> Loaded:
     checked = await checked_source(source)
     if not checked.bundle:
         raise PolicyRefused(checked.findings)
-    origin.accepted(source)
+    origin.accept(source)
     for each in finding_lines(checked.findings):
         logging.getLogger(__name__).warning("%s", each)
     return Loaded(checked, source)

@@ -26,7 +26,7 @@ from callability.files.certificates import (
     CertificateFiles,
     CertificateRefused,
     WatchedCertificates,
-    presented,
+    presented_certificate,
     read_certificates,
 )
 from callability.otel.traces import client_hooks
@@ -200,7 +200,7 @@ async def _ask_trusting(probe: Probe, service: str, seconds: float) -> str:
     started = perf_counter()
     try:
         async with asyncio.timeout(seconds):
-            certificate, names = await presented(probe.address, probe.certificate, probe.key)
+            certificate, names = await presented_certificate(probe.address, probe.certificate, probe.key)
     except OSError as error:
         typer.echo(f"callability: `{probe.address}`: {error.strerror or str(error) or 'no answer'}", err=True)
         return "DEADLINE_EXCEEDED" if isinstance(error, TimeoutError) else "UNAVAILABLE"

@@ -27,8 +27,8 @@ from callability.cli.policy_service import (
     PolicyService,
     PolicyTokenFileOption,
 )
-from callability.cli.terminal import escaped
-from callability.contract.finding import shown
+from callability.cli.terminal import escape
+from callability.contract.finding import as_code
 from callability.gateway.tools.preflight import (
     BLOCKED,
     MOST_TOOLS,
@@ -105,9 +105,9 @@ def _ids_in(file: str) -> Iterator[str]:
         lines = data.decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = (error.strerror or "error").lower() if isinstance(error, OSError) else "it is not UTF-8"
-        leave(f"{shown(file)} cannot be read: {why}", 1)
+        leave(f"{as_code(file)} cannot be read: {why}", 1)
     if len(data) > _MAX_FILE:
-        leave(f"{shown(file)} has more than {_MAX_FILE:,} bytes", 1)
+        leave(f"{as_code(file)} has more than {_MAX_FILE:,} bytes", 1)
     yield from (line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
@@ -117,4 +117,4 @@ def _cells(result: Mapping[str, Any]) -> list[str]:
     if near:
         detail += f" Did you mean {' or '.join(near)}?"
     cells = [*(str(result.get(key) or "-") for key in ("id", "status", "reason", "action")), detail or "-"]
-    return [*map(escaped, cells)]
+    return [*map(escape, cells)]

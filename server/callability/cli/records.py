@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from callability.cli.options import JsonOption, leave
-from callability.cli.terminal import escaped, number_of
-from callability.contract.finding import shown
+from callability.cli.terminal import escape, number_of
+from callability.contract.finding import as_code
 from callability.kernel.envelope import MAX_BYTES, BundleRefused
 from callability.kernel.policy import LocalPolicy, read
 from callability.process.regular_file import read_regular
@@ -146,7 +146,7 @@ def _read(lines: Iterator[bytes]) -> Iterator[bytes]:
 def _policy(place: Path) -> LocalPolicy:
     """Return the policy in a directory or a bundle, or exit with 1 if it is refused."""
     if not place.exists():
-        leave(f"{shown(str(place))} is neither a directory nor a bundle", 1)
+        leave(f"{as_code(str(place))} is neither a directory nor a bundle", 1)
     if place.is_dir():
         # A bundle needs the base installation alone.
         from callability.cli.policies import loaded_from  # noqa: PLC0415
@@ -177,13 +177,13 @@ def _start(since: str) -> str:
             moment = datetime.fromisoformat(since)
             moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        leave(f"`--since` must be a time such as 2026-11-26T02:00:00Z, or 30m, 2h or 7d, and is {shown(since)}", 2)
+        leave(f"`--since` must be a time such as 2026-11-26T02:00:00Z, or 30m, 2h or 7d, and is {as_code(since)}", 2)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _line(record: Mapping[str, Any]) -> str:
     """Return a record in one line for people."""
-    words = {name: escaped(str(value)) for name, value in record.items()}
+    words = {name: escape(str(value)) for name, value in record.items()}
     time = words.get("time", "-")
     match record.get("kind"):
         case "decision":
@@ -191,7 +191,7 @@ def _line(record: Mapping[str, Any]) -> str:
             who = f"agent {words['agent']}" if record.get("agent") else "an agent"
             subject = f"{who} {target}" if record.get("question") == "tool" else f"{words.get('question')} of {target}"
             verdict = f": {words['status']} by {words.get('rule') or 'no rule'}" if "status" in record else ""
-            unread = f", unread {escaped(', '.join(map(str, record['unread'])))}" if record.get("unread") else ""
+            unread = f", unread {escape(', '.join(map(str, record['unread'])))}" if record.get("unread") else ""
             lifted = f", lifted by {words['lifted_by']}" if record.get("lifted_by") not in (None, "none") else ""
             return f"{time} {words.get('ended')} {subject}{verdict}{unread}{lifted} ({words.get('milliseconds')} ms)"
         case "change":
@@ -203,13 +203,13 @@ def _line(record: Mapping[str, Any]) -> str:
 
 def _change_text(record: Mapping[str, Any]) -> str:
     """Return a change in words."""
-    words = {name: escaped(str(value)) for name, value in record.items()}
+    words = {name: escape(str(value)) for name, value in record.items()}
     target = ":".join(words[name] for name in ("server", "tool") if words.get(name))
     parts = [f"changed {words.get('change')}", target]
     if "applied" in record:
         parts.append("applied" if record["applied"] else "refused")
     if record.get("fields"):
-        parts.append(f"in {escaped(', '.join(map(str, record['fields'])))}")
+        parts.append(f"in {escape(', '.join(map(str, record['fields'])))}")
     parts += [f"{name} {words[name]}" for name in ("before", "after", "approved") if record.get(name)]
     if record.get("command"):
         parts.append(f"by {words['command']}" + (f" (user {words['user']})" if "user" in record else ""))
@@ -284,7 +284,7 @@ def _as_text(reading: Reading, tally: Tally, never: list[tuple[str, str]] | None
     if never is not None:
         yield ""
         yield "rules that never decided" if never else "every rule decided"
-        yield from (f"  {question}: {escaped(rule)}" for question, rule in never)
+        yield from (f"  {question}: {escape(rule)}" for question, rule in never)
     if tally.changes:
         yield ""
         yield f"{number_of(tally.by_change.total(), 'change')}, the last ones:"
@@ -297,7 +297,7 @@ def _table(title: str, counter: Counter[Any], limit: int) -> Iterator[str]:
     yield ""
     yield title
     for key, number in counter.most_common(limit):
-        yield f"  {number:>9,}  {'  '.join(escaped(each) or '(no name)' for each in key)}"
+        yield f"  {number:>9,}  {'  '.join(escape(each) or '(no name)' for each in key)}"
     if len(counter) > limit:
         yield f"  and {len(counter) - limit:,} more"
 
@@ -354,8 +354,8 @@ def _replay_text(reading: Reading, found: Differences) -> Iterator[str]:
 
 def _change_lines(change: Changed, found: Differences) -> Iterator[str]:
     yield ""
-    yield f"{change.question}: {escaped(change.before)} -> {change.after}, {found.found[change]:,}"
+    yield f"{change.question}: {escape(change.before)} -> {change.after}, {found.found[change]:,}"
     for (before, after), number in found.rules[change].most_common():
-        rules = escaped(before) if before == after else f"{escaped(before)} before, {escaped(after)} after"
+        rules = escape(before) if before == after else f"{escape(before)} before, {escape(after)} after"
         yield f"  by    {rules}: {number:,}"
-    yield from (f"  e.g.  {escaped(each)}" for each in found.examples[change])
+    yield from (f"  e.g.  {escape(each)}" for each in found.examples[change])

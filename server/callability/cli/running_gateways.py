@@ -14,8 +14,8 @@ from typing import IO, Any
 import typer
 
 from callability.cli.options import leave
-from callability.cli.terminal import escaped
-from callability.contract.finding import shown
+from callability.cli.terminal import escape
+from callability.contract.finding import as_code
 from callability.gateway.config import ConfigRefused, NoConfig, default_config
 from callability.gateway.config.config import socket_directories
 
@@ -51,7 +51,7 @@ class RunningGateway:
         finally:
             self.close()
         if error := answer.get("error"):
-            leave(f"gateway {self.pid}: {escaped(str(error))}", 1 if answer.get("kind") == "policy" else 2)
+            leave(f"gateway {self.pid}: {escape(str(error))}", 1 if answer.get("kind") == "policy" else 2)
         return answer
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def _connected(path: Path) -> RunningGateway | None:
         return None
     except (OSError, ValueError, TypeError, KeyError):
         connection.close()
-        typer.echo(f"callability: what listens on {shown(str(path))} does not answer as a gateway", err=True)
+        typer.echo(f"callability: what listens on {as_code(str(path))} does not answer as a gateway", err=True)
         return None
     return RunningGateway(about, connection, reader)
 
@@ -141,7 +141,7 @@ def _is_same(one: Path, other: Path) -> bool:
 def _listed(gateways: Sequence[RunningGateway]) -> str:
     """Return the lines that list gateways; empty if there are none."""
     return "".join(
-        f"\n  {each.pid}: config {escaped(str(each.config))}, started {escaped(str(each.about.get('started')))}, "
-        + (f"agent {shown(str(each.about['agent']))}" if each.about.get("agent") else "every agent")
+        f"\n  {each.pid}: config {escape(str(each.config))}, started {escape(str(each.about.get('started')))}, "
+        + (f"agent {as_code(str(each.about['agent']))}" if each.about.get("agent") else "every agent")
         for each in gateways
     )

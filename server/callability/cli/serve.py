@@ -58,12 +58,12 @@ from callability.kernel.limits import CONCURRENT_CALLS
 from callability.otel.traces import NoTraces, check_traces, start_traces
 from callability.process.address import AddressRefused, check_listen
 from callability.process.logs import LogFormat, fields, log_to_standard_error
-from callability.process.metrics import exposed
+from callability.process.metrics import expose
 from callability.records.recorder import RecordLevel, RecordOptions
 from callability.records.shadow import Shadow
 from callability.records.writer import Destination, DestinationRefused
 from callability.service.callers import CallersRefused, load_callers
-from callability.service.edits import Edits, EditSink, ServedEdits, followed, shadow_edits
+from callability.service.edits import Edits, EditSink, ServedEdits, follow_edits, shadow_edits
 from callability.service.guard import raise_descriptor_limit
 from callability.service.server import return_large_blocks
 from callability.service.workers import SERVICE_NAME, Instance, InstanceOptions, LogOptions, Workers
@@ -329,11 +329,11 @@ class Serving:
         hand_over_traces = start_traces(SERVICE_NAME) if self.options.traces else lambda: None
         instance = Instance(self.options, self.loaded.checked)
         edits = self._edits(ServedEdits(instance.served, instance.metrics))
-        with exposed(instance.registry, self.metrics_address):
+        with expose(instance.registry, self.metrics_address):
             async with instance.running():
                 if not self._report_start(instance.address):
                     stopping.set()
-                async with followed(edits), followed(self._candidate(instance.shadow)):
+                async with follow_edits(edits), follow_edits(self._candidate(instance.shadow)):
                     await stopping.wait()
         _log.info("stopped")
         hand_over_traces()
@@ -345,11 +345,11 @@ class Serving:
         workers = Workers(self.options, self.workers, self.loaded.checked)
         registry = CollectorRegistry()
         registry.register(workers)
-        with exposed(registry, self.metrics_address):
+        with expose(registry, self.metrics_address):
             async with workers.run():
                 if not self._report_start(workers.address):
                     stopping.set()
-                async with followed(self._edits(workers)):
+                async with follow_edits(self._edits(workers)):
                     await stopping.wait()
         _log.info("stopped")
         _end()

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 import typer
 
-from callability.cli.gateway_files import ConfigOption, changed, known_server, sound_config
+from callability.cli.gateway_files import ConfigOption, change_file, known_server, sound_config
 from callability.cli.options import JsonOption, leave, refuse
-from callability.cli.terminal import escaped
-from callability.contract.finding import Severity, did_you_mean, listed, shown
+from callability.cli.terminal import escape
+from callability.contract.finding import Severity, as_code, did_you_mean, list_names
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, edited, replace, turn, without
+from callability.files.editing import EditRefused, Tree, edited_bytes, replace, turn, without
 from callability.gateway.config import CatalogEntry, Config, ServerConfig
 from callability.gateway.config.findings import findings
 from callability.gateway.config.secrets_file import SECRETS_FILE, written_secrets
@@ -52,7 +52,7 @@ def add(
     """
     read = sound_config(config)
     if name in read.names:
-        leave(f"the config has a server {shown(name)} already", 2)
+        leave(f"the config has a server {as_code(name)} already", 2)
     if bool(command) == bool(url):
         leave("give either `--url`, or a command behind `--`", 2)
     for each in agent or ():
@@ -68,8 +68,8 @@ def add(
     _check(config, tree)
     if store.added:
         _store(config, store.added)
-    changed(config, cast(Tree, tree))
-    typer.echo(f"server {shown(name)} is in `{escaped(str(config))}` now")
+    change_file(config, cast(Tree, tree))
+    typer.echo(f"server {as_code(name)} is in `{escape(str(config))}` now")
     if store.added:
         typer.echo(f"secrets in `{SECRETS_FILE}` beside it: {', '.join(store.added)}")
     if read.agents and not seen:
@@ -90,11 +90,11 @@ def remove(name: NameArgument, config: ConfigOption) -> None:
         for agent, each in read.agents.items():
             if name in each.servers:
                 left = [server for server in each.servers if server != name]
-                data = edited(data, str(config), {"agents": {agent: {"servers": left}}})
+                data = edited_bytes(data, str(config), {"agents": {agent: {"servers": left}}})
         return without(data, str(config), (section, name))
 
     _rewrite(config, edit)
-    typer.echo(f"server {shown(name)} is not in `{escaped(str(config))}` any more; its approvals stay")
+    typer.echo(f"server {as_code(name)} is not in `{escape(str(config))}` any more; its approvals stay")
 
 
 def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) -> None:
@@ -110,10 +110,10 @@ def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) 
     if as_json:
         typer.echo(json.dumps({"name": name, **rows}, indent=2, ensure_ascii=False))
         return
-    typer.echo(f"{shown(name)}, at {escaped(str(read.place(section, name)))}")
+    typer.echo(f"{as_code(name)}, at {escape(str(read.place(section, name)))}")
     for key, value in rows.items():
         text = ", ".join(map(str, value)) if isinstance(value, list) else _text(value)
-        typer.echo(f"  {key:15} {escaped(text) or '-'}")
+        typer.echo(f"  {key:15} {escape(text) or '-'}")
 
 
 def deny(
@@ -150,7 +150,7 @@ def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool)
     todo = [tool for tool in dict.fromkeys(tools) if entry.config_denies(tool) is not denied]
     state = "denied" if denied else "not denied"
     if not todo:
-        typer.echo(f"nothing to do: {listed(tools)} of server {shown(server)}: {state} by the config")
+        typer.echo(f"nothing to do: {list_names(tools)} of server {as_code(server)}: {state} by the config")
         return
     key = "disabled_tools" if entry.enabled_tools is None else "enabled_tools"
     adding = denied is (key == "disabled_tools")
@@ -165,11 +165,11 @@ def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool)
             items = [*items, tool] if adding else [each for each in items if each != tool]
             if not items:
                 return without(data, str(config), (section, server, key))
-            data = edited(data, str(config), {section: {server: {key: items}}})
+            data = edited_bytes(data, str(config), {section: {server: {key: items}}})
         return data
 
     _rewrite(config, edit)
-    typer.echo(f"{listed(todo)} of server {shown(server)}: {state} by `{key}` now")
+    typer.echo(f"{list_names(todo)} of server {as_code(server)}: {state} by `{key}` now")
 
 
 def _rows(read: Config, name: str, entry: ServerConfig | CatalogEntry) -> Mapping[str, object]:
@@ -198,7 +198,7 @@ def _text(value: object) -> str:
 def _known_agent(read: Config, agent: str) -> None:
     if agent not in read.agents:
         hint = did_you_mean(agent, read.agents)
-        leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
+        leave(f"the config has no agent {as_code(agent)}" + (f" ({hint})" if hint else ""), 2)
 
 
 def _pair(text: str, *, reference: bool = False) -> tuple[str, str]:
@@ -206,16 +206,16 @@ def _pair(text: str, *, reference: bool = False) -> tuple[str, str]:
     if not equals and reference:
         return name, f"${{{name}}}"
     if not equals:
-        leave(f"{shown(name)} has no value: write `NAME=VALUE`", 2)
+        leave(f"{as_code(name)} has no value: write `NAME=VALUE`", 2)
     return name, value.replace("${", "$${")
 
 
 def _check(config: Path, tree: Mapping[str, object]) -> None:
     """Exit with code 1 if the config would be refused with values set."""
     try:
-        data = edited(document.read_bytes(config), str(config), cast(Tree, tree))
+        data = edited_bytes(document.read_bytes(config), str(config), cast(Tree, tree))
     except (document.Refused, EditRefused):
-        leave(f"{escaped(str(config))}: the server cannot be added without touching something else", 1)
+        leave(f"{escape(str(config))}: the server cannot be added without touching something else", 1)
     found = findings(document.parse(data, str(config)))[1]
     if errors := [each for each in found if each.severity is Severity.ERROR]:
         refuse(errors, "nothing was changed")
@@ -240,4 +240,4 @@ def _rewrite(config: Path, edit: Any) -> None:
     except EditRefused as refused:
         leave(str(refused), 1)
     except OSError as error:
-        leave(f"`{escaped(str(config))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+        leave(f"`{escape(str(config))}` cannot be written: {(error.strerror or 'error').lower()}", 1)

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from callability.cli.console import write_table
-from callability.cli.gateway_files import ConfigOption, changed, known_server, record_command, sound_config
+from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_command, sound_config
 from callability.cli.options import JsonOption, LogLevel, leave
-from callability.cli.terminal import escaped, number_of
-from callability.contract.finding import shown
+from callability.cli.terminal import escape, number_of
+from callability.contract.finding import as_code
 from callability.files.editing import EditRefused, rewrite
 from callability.gateway.config import ApprovalRecord, Config
 from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
@@ -30,7 +30,7 @@ from callability.records.format import Change
 _FIRST = ("name", "title", "description")
 
 
-def reviewed(tool: UpstreamTool, record: ApprovalRecord | None, definitions: Definitions) -> Iterator[str]:
+def review_lines(tool: UpstreamTool, record: ApprovalRecord | None, definitions: Definitions) -> Iterator[str]:
     """Yield the lines of a tool's definition or, where another was approved, of the difference.
 
     Nothing in them plays with a terminal: each character that is not seen is escaped, and no line of a text can be
@@ -85,12 +85,12 @@ def _lines(definition: Mapping[str, Any]) -> Iterator[str]:
             case value:
                 yield f"{key}:"
                 written = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
-                yield from (f"  {escaped(line)}" for line in written.split("\n"))
+                yield from (f"  {escape(line)}" for line in written.split("\n"))
 
 
 def _text(text: str) -> str:
     """Escape a text so that escapes differ from text that was written like one."""
-    return escaped(text.replace("\\", "\\\\"))
+    return escape(text.replace("\\", "\\\\"))
 
 
 _CHANGES = {
@@ -134,9 +134,9 @@ def enable(name: NameArgument, config: ConfigOption) -> None:
     """
     servers = sound_config(config).servers
     if servers[known_server(servers, name)].enabled:
-        changed(config, {}, touch=True)
+        change_file(config, {}, touch=True)
         retried = "a running gateway retries it if it is not connected, or if its last call failed"
-        typer.echo(f"server {shown(name)} is switched on already; {retried}")
+        typer.echo(f"server {as_code(name)} is switched on already; {retried}")
     else:
         _set(config, name, "enabled", True, "is switched on")
 
@@ -190,13 +190,13 @@ def login(
     try:
         done = asyncio.run(log_in(files, name, lambda words: typer.echo(words, err=True), browser=not no_browser))
     except StoreUnavailable as error:
-        leave(f"the stored login of {shown(name)} cannot be used: {error}", 1)
+        leave(f"the stored login of {as_code(name)} cannot be used: {error}", 1)
     except KeyboardInterrupt:
-        leave(f"{shown(name)} was not authorized", 1)
+        leave(f"{as_code(name)} was not authorized", 1)
     if done.failure:
         leave(done.failure, 1)
     how = "is authorized" if done.is_new else "is authorized already" if done.is_stored else "needs no login"
-    typer.echo(f"server {shown(name)} {how}, and lists {number_of(done.tools, 'tool')}{_wake(files, name)}")
+    typer.echo(f"server {as_code(name)} {how}, and lists {number_of(done.tools, 'tool')}{_wake(files, name)}")
 
 
 def logout(name: NameArgument, config: ConfigOption) -> None:
@@ -211,11 +211,11 @@ def logout(name: NameArgument, config: ConfigOption) -> None:
     try:
         was_there = asyncio.run(log_out(files, name))
     except StoreUnavailable as error:
-        leave(f"the stored login of {shown(name)} cannot be removed: {error}", 1)
+        leave(f"the stored login of {as_code(name)} cannot be removed: {error}", 1)
     if was_there:
-        typer.echo(f"the stored login of server {shown(name)} is removed{_wake(files, name)}")
+        typer.echo(f"the stored login of server {as_code(name)} is removed{_wake(files, name)}")
     else:
-        typer.echo(f"nothing to do: server {shown(name)} has no stored login")
+        typer.echo(f"nothing to do: server {as_code(name)} has no stored login")
 
 
 def _wake(config: Config, name: str) -> str:
@@ -232,11 +232,11 @@ def _wake(config: Config, name: str) -> str:
 def _set(path: ConfigOption, name: str, key: str, value: bool, state: str) -> None:
     config = sound_config(path)
     server = config.servers[known_server(config.servers, name)]
-    if getattr(server, key) is value or not changed(path, {"mcpServers": {name: {key: value}}}):
-        typer.echo(f"nothing to do: server {shown(name)} {state}")
+    if getattr(server, key) is value or not change_file(path, {"mcpServers": {name: {key: value}}}):
+        typer.echo(f"nothing to do: server {as_code(name)} {state}")
         return
     record_command(config, path, [(_CHANGES[key, value], {"server": name})])
-    typer.echo(f"server {shown(name)} {state} now: `{key}: {str(value).lower()}` in `{escaped(str(path))}`")
+    typer.echo(f"server {as_code(name)} {state} now: `{key}: {str(value).lower()}` in `{escape(str(path))}`")
 
 
 def _cell(value: str | bool) -> str:

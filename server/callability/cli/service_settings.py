@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from callability.cli.application import refuse_without_extra
 from callability.cli.options import MAX_KEYS, JsonOption, KeyFiles, LogLevel, key_files, leave, refuse
-from callability.contract.finding import Finding, did_you_mean, in_order, shown
+from callability.contract.finding import Finding, as_code, did_you_mean, in_order
 from callability.files import document
 from callability.files.document import Node, Scalar
 from callability.kernel.limits import CONCURRENT_CALLS
@@ -134,7 +134,7 @@ def read_setting(name: str, text: str) -> Value:
     try:
         value: Value = getattr(ServiceSettings.model_validate({name: text}), name)
     except ValidationError as error:
-        raise ValueError(f"must be {SETTINGS[name].description}, and is {shown(text)}") from error
+        raise ValueError(f"must be {SETTINGS[name].description}, and is {as_code(text)}") from error
     return value
 
 
@@ -194,9 +194,9 @@ def _value(key: Scalar, node: Node, path: Path, found: list[Finding]) -> Effecti
     name = str(key.value)
     if name not in SETTINGS:
         hint = did_you_mean(name, SETTINGS)
-        found.append(Finding(key.place, "unknown-key", f"unknown setting {shown(name)}", hint))
+        found.append(Finding(key.place, "unknown-key", f"unknown setting {as_code(name)}", hint))
         return None
-    if (text := _written(node)) is None:
+    if (text := _setting_text(node)) is None:
         found.append(Finding(node.place, "unknown-value", f"`{name}` must be a single value"))
         return None
     try:
@@ -218,7 +218,7 @@ def _beside(directory: Path, value: Value) -> Value:
             return value
 
 
-def _written(node: Node) -> str | None:
+def _setting_text(node: Node) -> str | None:
     """Return a value as the file writes it; None if it is empty, or not a single value."""
     match node:
         case Scalar(value=bool(value)):

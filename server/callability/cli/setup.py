@@ -14,8 +14,8 @@ import typer
 from callability.cli.gateway_files import GivenConfigOption, sound_files
 from callability.cli.inventory import inspect_servers
 from callability.cli.options import leave, refuse
-from callability.cli.terminal import escaped, number_of
-from callability.contract.finding import did_you_mean, listed, shown
+from callability.cli.terminal import escape, number_of
+from callability.contract.finding import as_code, did_you_mean, list_names
 from callability.files.editing import ChangedMeanwhile
 from callability.gateway.config import ConfigRefused, NoConfig, is_found_without_option
 from callability.gateway.config.config import new_config
@@ -96,7 +96,7 @@ def setup(
         sources, unusable = (*sources, *more), (*unusable, *also_unusable)
     sources = tuple(source for source in sources if source.file.servers)
     for line in unusable:
-        typer.echo(f"left as it is: {escaped(line)}", err=True)
+        typer.echo(f"left as it is: {escape(line)}", err=True)
     made = _make_plan(sources, path, installing=True, all_of_them=False)
     if not sources:
         typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
@@ -136,7 +136,7 @@ def import_servers(
         else:
             sources = _sources(known, project, missing=False)
     except Unusable as error:
-        leave(escaped(str(error)), 1)
+        leave(escape(str(error)), 1)
     _carry_out(_make_plan(sources, path, installing=False), secrets, yes=yes, dry_run=dry_run)
 
 
@@ -192,16 +192,16 @@ def _client(name: str) -> Client:
 
 def _leave_unknown(name: str, what: str) -> NoReturn:
     names = [client.name for client in CLIENTS]
-    leave(f"{shown(name)} {what} ({did_you_mean(name, names)})", 2)
+    leave(f"{as_code(name)} {what} ({did_you_mean(name, names)})", 2)
 
 
 def _sources(client: Client, project: Path | None, *, missing: bool) -> tuple[Source, ...]:
     where = project.resolve() if project else None
     sources, unusable = sources_of((client,), Path.home(), where, missing=missing)
     if unusable:
-        leave(escaped(unusable[0]), 1)
+        leave(escape(unusable[0]), 1)
     if not sources:
-        places = listed(str(place) for place in client.files(Path.home()))
+        places = list_names(str(place) for place in client.files(Path.home()))
         leave(f"{client.title} has no config here: looked for {places}", 1)
     return sources
 
@@ -229,7 +229,7 @@ def _make_plan(
         )
     except Unusable as error:
         for line in str(error).splitlines():
-            typer.echo(escaped(line), err=True)
+            typer.echo(escape(line), err=True)
         leave(_NOTHING, 1)
 
 
@@ -256,13 +256,13 @@ def _carry_out(made: Plan, secrets: SecretsPlace, *, yes: bool, dry_run: bool, s
     try:
         write_plan(made, in_keyring=secrets is SecretsPlace.KEYRING)
     except ChangedMeanwhile as changed:
-        leave(f"{escaped(str(changed))}: was changed meanwhile; {_NOTHING}: run this again", 1)
+        leave(f"{escape(str(changed))}: was changed meanwhile; {_NOTHING}: run this again", 1)
     except Unusable as error:
-        leave(escaped(str(error)), 1)
+        leave(escape(str(error)), 1)
     except OSError as error:
-        what = f"`{escaped(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}"
+        what = f"`{escape(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}"
         leave(f"{what}; `callability setup --undo` restores what was written", 1)
-    typer.echo(f"written: {escaped(str(made.config))}")
+    typer.echo(f"written: {escape(str(made.config))}")
     if starting:
         _start_each(made)
     _report_next(made)
@@ -271,19 +271,19 @@ def _carry_out(made: Plan, secrets: SecretsPlace, *, yes: bool, dry_run: bool, s
 def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
     if sys.platform != "linux":
         yield "the paths of this platform are from the clients' documentation, and have not been run"
-    yield f"config   {escaped(str(made.config))}" + (" (new)" if made.before is None else "")
+    yield f"config   {escape(str(made.config))}" + (" (new)" if made.before is None else "")
     if made.secrets:
         where = f"`{SECRETS_FILE}` beside it, which only you can read"
         where = "the keyring of the system" if secrets is SecretsPlace.KEYRING else where
         yield f"secrets  {number_of(len(made.secrets), 'value')} to {where}"
     for source in made.sources:
         yield ""
-        yield f"{source.client.title}  {escaped(str(source.file.path))}"
+        yield f"{source.client.title}  {escape(str(source.file.path))}"
         yield from (f"  {line}" for line in _source_lines(made, source))
     if made.before is not None and made.new_servers:
         yield ""
         yield "a gateway that is started without `--agent` shows the new servers too"
-    missing = [f"{shown(command)} of {name}" for name, command in missing_commands_of(made.taken, os.environ)]
+    missing = [f"{as_code(command)} of {name}" for name, command in missing_commands_of(made.taken, os.environ)]
     if missing:
         yield f"not found on this PATH: {', '.join(missing)}"
 
@@ -292,16 +292,16 @@ def _source_lines(made: Plan, source: Source) -> Iterator[str]:
     for server in (each for each in made.taken if each.source == source):
         as_name = "" if server.name == server.given else f" as {server.name}"
         known = "" if server.is_new else ", which the gateway has"
-        yield f"takes {shown(server.given)}{as_name}{known}" + "".join(f"; {note}" for note in server.notes)
+        yield f"takes {as_code(server.given)}{as_name}{known}" + "".join(f"; {note}" for note in server.notes)
     for kept in (each for each in made.kept if each.source == source):
-        yield f"leaves {shown(kept.given)} to the client: {kept.reason}"
+        yield f"leaves {as_code(kept.given)} to the client: {kept.reason}"
     agent = made.agents.get(source.agent, ())
     if source.agent in made.new_agents or agent:
         yield f"agent {source.agent} gets {', '.join(agent) or 'no server'}"
     if source.client.cannot_be_installed:
         yield f"stays as it is: {source.client.cannot_be_installed}"
     elif source.file.path in made.installed:
-        yield f"entry {entry_name_of(source)}: {escaped(' '.join(made.commands[source.agent]))}"
+        yield f"entry {entry_name_of(source)}: {escape(' '.join(made.commands[source.agent]))}"
         yield "gains search, approvals and reasons; its own dialogs and lists see the gateway's tools, not single ones"
         if source.client.limit:
             yield f"its limit counts the gateway's tools alone: {source.client.limit}"
@@ -319,7 +319,7 @@ def _start_each(made: Plan) -> None:
     failed = [name for name, each in found.items() if each.failure]
     typer.echo(f"{len(found) - len(failed)} of {number_of(len(names), 'server')} loaded")
     if failed:
-        typer.echo(f"did not load: {listed(failed)}; `callability servers show NAME` shows how each is reached")
+        typer.echo(f"did not load: {list_names(failed)}; `callability servers show NAME` shows how each is reached")
 
 
 def _report_next(made: Plan) -> None:
@@ -334,12 +334,12 @@ def _undo(config: Path, client: str, *, yes: bool, dry_run: bool) -> None:
     try:
         undo = plan_undo(config.absolute(), client)
     except Unusable as error:
-        leave(f"{escaped(str(error))}; {_NOTHING}", 1)
+        leave(f"{escape(str(error))}; {_NOTHING}", 1)
     if not undo.lines:
         typer.echo("nothing to do: no record of what was set up is beside the config")
         return
     for line in undo.lines:
-        typer.echo(escaped(line))
+        typer.echo(escape(line))
     if dry_run:
         typer.echo("dry run: nothing was written")
         return
@@ -348,7 +348,7 @@ def _undo(config: Path, client: str, *, yes: bool, dry_run: bool) -> None:
     try:
         write_undo(config.absolute(), undo)
     except Unusable as error:
-        leave(escaped(str(error)), 1)
+        leave(escape(str(error)), 1)
     except OSError as error:
-        leave(f"`{escaped(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+        leave(f"`{escape(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
     typer.echo("undone")

@@ -26,12 +26,12 @@ _UNSEEN = re.compile(
 )
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     r"""Return a text in one line in which everything is seen; what cannot be is written as `\u202e`."""
-    return "".join(map(_seen, text))
+    return "".join(map(_escape, text))
 
 
-def _seen(character: str) -> str:
+def _escape(character: str) -> str:
     if character.isprintable() and not _UNSEEN.match(character):
         return character
     return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
@@ -40,7 +40,7 @@ def _seen(character: str) -> str:
 def outcome_line(path: Path, findings: Sequence[Finding], *, accepted: bool) -> str:
     """Return whether what is at a path was accepted, and how many findings of each severity but notes there are."""
     counts = (number_of(count_of(each, findings), each) for each in (Severity.ERROR, Severity.WARNING))
-    return f"{escaped(str(path))}: {'accepted' if accepted else 'refused'}, {', '.join(counts)}"
+    return f"{escape(str(path))}: {'accepted' if accepted else 'refused'}, {', '.join(counts)}"
 
 
 def number_of(count: int, noun: str) -> str:
@@ -75,11 +75,11 @@ _written: dict[int, _Written] = {}
 def run_guarded(command: Callable[[], object]) -> NoReturn:
     """Run a command, and exit with its exit code, or with 1 if a standard stream could not be written."""
     if sys.stdin is None:
-        sys.stdin = open(_opened(_INPUT, os.O_RDONLY), encoding="utf-8", closefd=False)  # noqa: SIM115  # until the end
+        sys.stdin = open(_open_null(_INPUT, os.O_RDONLY), encoding="utf-8", closefd=False)  # noqa: SIM115  # until the end
     # Nothing can be written to a descriptor for reading, as nothing could be to the stream that is closed.
-    sys.stdout = _guarded(_OUTPUT, sys.stdout, os.O_RDONLY)
+    sys.stdout = _guard_stream(_OUTPUT, sys.stdout, os.O_RDONLY)
     # Nobody wants to see what is written here.
-    sys.stderr = _guarded(_ERRORS, sys.stderr, os.O_WRONLY)
+    sys.stderr = _guard_stream(_ERRORS, sys.stderr, os.O_WRONLY)
     try:
         command()
         code: object = 0
@@ -111,18 +111,18 @@ def final_exit_code(code: int) -> int:
         _written[number].fault = None
     if (fault := faults.get(_OUTPUT)) and _ERRORS not in faults:
         with suppress(OSError):
-            print(f"callability: {_said(fault)}", file=sys.stderr, flush=True)
+            print(f"callability: {_fault_text(fault)}", file=sys.stderr, flush=True)
     return 1 if faults else code
 
 
-def _said(fault: OSError) -> str:
+def _fault_text(fault: OSError) -> str:
     if fault.errno == errno.EBADF:
         return "standard output is closed, and what was to be printed is lost"
     return f"standard output cannot be written: {(fault.strerror or 'error').lower()}"
 
 
-def _guarded(number: int, stream: TextIO | None, flags: int) -> TextIO:
-    descriptor = _opened(number, flags) if stream is None else stream.fileno()
+def _guard_stream(number: int, stream: TextIO | None, flags: int) -> TextIO:
+    descriptor = _open_null(number, flags) if stream is None else stream.fileno()
     written = _written[number] = _Written(descriptor, "w", closefd=False)
     buffered = io.BufferedWriter(written)
     if stream is None:
@@ -137,7 +137,7 @@ def _guarded(number: int, stream: TextIO | None, flags: int) -> TextIO:
     )
 
 
-def _opened(number: int, flags: int) -> int:
+def _open_null(number: int, flags: int) -> int:
     """Open the null device, which has the number of the stream that is closed, and child processes have it too."""
     descriptor = os.open(os.devnull, flags)
     if descriptor <= _ERRORS:

@@ -18,11 +18,11 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import typer
 
 from callability.cli.options import JsonOption, PolicyArgument, leave
-from callability.cli.policies import WatchOption, watched
-from callability.cli.terminal import escaped, number_of
+from callability.cli.policies import WatchOption, watch_policy
+from callability.cli.terminal import escape, number_of
 from callability.compiler.policy import Check, ProvedRuleSet, check_source
 from callability.compiler.proof import CaseResult, Coverage, Decided, Goal, Share, coverage
-from callability.contract.finding import MAX_FINDINGS, Finding, Severity, finding_lines, line, shown, witness_text
+from callability.contract.finding import MAX_FINDINGS, Finding, Severity, as_code, finding_lines, line, witness_text
 from callability.files.policy_origin import origin_at
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
@@ -87,7 +87,7 @@ def as_text(tested: TestReport, *, verbose: bool) -> str:
         counts += f", {number_of(len(tested.untested), 'rule set')} without tests"
     if tested.short:
         counts += f"; less is reached than {tested.wanted:g} %"
-    lines.append(f"{escaped(tested.directory)}: {typer.style(counts, fg='green' if tested.passed else 'red')}")
+    lines.append(f"{escape(tested.directory)}: {typer.style(counts, fg='green' if tested.passed else 'red')}")
     return "\n".join(lines)
 
 
@@ -104,14 +104,14 @@ def _rule_set(tested: TestedRuleSet, *, verbose: bool, wanted: float | None) -> 
         elif verbose:
             yield f"{typer.style('pass', fg='green')}  {result.case.name}"
     if verbose or (wanted and reached.percent < wanted):
-        yield from (_missed(goal) for goal in (*reached.rules.missed, *reached.conditions.missed))
+        yield from (_shortfall(goal) for goal in (*reached.rules.missed, *reached.conditions.missed))
 
 
 def _share(share: Share) -> str:
     return f"{share.goals - len(share.missed)} of {share.goals}"
 
 
-def _missed(goal: Goal) -> str:
+def _shortfall(goal: Goal) -> str:
     example = f"for example {witness_text(goal.witness)}"
     return f"{typer.style('miss', fg='yellow')}  {goal.place}: in no test {goal} ({example})"
 
@@ -121,19 +121,19 @@ def failure(result: CaseResult, tested: TestedRuleSet) -> Iterator[tuple[str, st
     yield f"FAIL  {result.case.name}", "red"
     yield f"{_INDENT}{result.case.place}", None
     facts = tested.proved.diagram.space.witness(result.case.facts)
-    yield _labelled("facts", witness_text(facts)), None
+    yield _with_label("facts", witness_text(facts)), None
     if result.finding and not result.verdict:
-        yield _labelled("error", str(result.finding).removeprefix(f"{result.finding.place}: ")), None
+        yield _with_label("error", str(result.finding).removeprefix(f"{result.finding.place}: ")), None
         return
     for each in result.differences:
         wanted = f"… {each.expected} …" if each.part else each.expected
-        yield _labelled(each.what, f"- {wanted}"), "red"
-        yield _labelled("", f"+ {each.found or '(nothing is said)'}"), "green"
+        yield _with_label(each.what, f"- {wanted}"), "red"
+        yield _with_label("", f"+ {each.found or '(nothing is said)'}"), "green"
     for number, trial in enumerate(explain(tested.proved.rule_set, tested.proved.diagram, result.case.facts).trials):
-        yield _labelled("" if number else "tried", f"{trial.rule.id} {trial.why}"), None
+        yield _with_label("" if number else "tried", f"{trial.rule.id} {trial.why}"), None
 
 
-def _labelled(what: str, text: str) -> str:
+def _with_label(what: str, text: str) -> str:
     return f"{_INDENT}{what:<15}{text}"
 
 
@@ -199,7 +199,7 @@ def junit(tested: TestReport) -> bytes:
         count = str(len(tested.untested))
         suite = SubElement(root, "testsuite", name="tests", tests=count, failures="0", errors="0", skipped=count)
         for finding in tested.untested:
-            _skipped(suite, finding)
+            _add_skipped(suite, finding)
     if tested.errors:
         count = str(len(tested.errors))
         suite = SubElement(root, "testsuite", name="policy", tests=count, failures="0", errors=count)
@@ -232,7 +232,7 @@ def _suite(root: Element, tested: TestedRuleSet, missed: float | None) -> None:
         SubElement(case, "failure", message=message, type="coverage").text = text
 
 
-def _skipped(suite: Element, finding: Finding) -> None:
+def _add_skipped(suite: Element, finding: Finding) -> None:
     """Add a rule set without tests as a test that was skipped: a warning refuses nothing."""
     case = SubElement(
         suite, "testcase", {"name": finding.code, "classname": "tests", "file": _file(finding.place.file)}
@@ -296,9 +296,9 @@ def test(
     origin = origin_at(of)
 
     def passed(written: PolicySource) -> bool:
-        tested = _tested(check_source(written, wants_tests=True), of, wanted, percent, strict)
+        tested = _run_tests(check_source(written, wants_tests=True), of, wanted, percent, strict)
         if wanted is not None and not tested.count() and not tested.errors and not watch:
-            leave(f"no test has {shown(wanted)} in its name", 2)
+            leave(f"no test has {as_code(wanted)} in its name", 2)
         if to:
             try:
                 with output_to(to, origin.followed()) as stream:
@@ -308,10 +308,10 @@ def test(
         typer.echo(as_json(tested) if json else as_text(tested, verbose=verbose))
         return tested.passed
 
-    raise typer.Exit(0 if (watched(origin, passed) if watch else passed(origin.source())) else 1)
+    raise typer.Exit(0 if (watch_policy(origin, passed) if watch else passed(origin.source())) else 1)
 
 
-def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None, strict: bool) -> TestReport:
+def _run_tests(check: Check, directory: Path, wanted: str | None, percent: float | None, strict: bool) -> TestReport:
     errors = tuple(
         finding for finding in check.findings if finding.severity is Severity.ERROR and finding.code not in _OF_TESTS
     )

@@ -25,8 +25,8 @@ from callability.cli.policy_service import (
     PolicyService,
     PolicyTokenFileOption,
 )
-from callability.cli.terminal import escaped
-from callability.contract.finding import Place, shown
+from callability.cli.terminal import escape
+from callability.contract.finding import Place, as_code
 from callability.contract.vocabulary import MAX_BYTES, byte_length
 
 Report = Mapping[str, Any]
@@ -62,7 +62,7 @@ def why(
     """
     server, colon, tool = name.partition(":")
     if not colon or not server or not tool:
-        leave(f"{shown(name)} is not SERVER:TOOL", 2)
+        leave(f"{as_code(name)} is not SERVER:TOOL", 2)
     if max(byte_length(server), byte_length(tool)) > MAX_BYTES:
         leave(f"the name of a server or a tool has at most {MAX_BYTES} bytes", 2)
     service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
@@ -81,41 +81,41 @@ def why(
         report, places = answers.report(server, tool), answers.places
         service_address = service.address if service else None
         by = {"gateway": None, "started": None, "config": str(answers.files.config.path)}
-    placed = {"by": {**by, "service": service_address}, **places.placed(report)}
+    placed = {"by": {**by, "service": service_address}, **places.place(report)}
     typer.echo(json.dumps(placed, indent=2) if as_json else "\n".join(_lines(placed)))
 
 
 def _lines(report: Report) -> Iterator[str]:
-    subject = f"{escaped(report['server'])}:{escaped(report['tool'])}"
-    whose = f"agent {shown(report['agent'])}" if report["agent"] else "a caller without a name"
+    subject = f"{escape(report['server'])}:{escape(report['tool'])}"
+    whose = f"agent {as_code(report['agent'])}" if report["agent"] else "a caller without a name"
     yield f"{subject} for {whose}: {_status(report)}"
     yield f"  answered by      {_answered_by(report['by'])}"
-    yield from (f"  newer            {escaped(file)} was edited since" for file in report["newer_files"])
-    yield from (f"  refused          {escaped(text)}" for text in report["refused_edits"].values())
+    yield from (f"  newer            {escape(file)} was edited since" for file in report["newer_files"])
+    yield from (f"  refused          {escape(text)}" for text in report["refused_edits"].values())
     if report["rule_at"]:
         yield f"  rule at          {_place(report['rule_at'])}"
     elif report.get("rule"):
-        yield f"  rule at          the policy of the service at {escaped(report['by']['service'])}"
+        yield f"  rule at          the policy of the service at {escape(report['by']['service'])}"
     yield f"  lifted by        {report['lifted_by']}"
     if report.get("unread"):
         yield f"  not read         {', '.join(report['unread'])}"
-    yield f"  the agent reads  {escaped(report['answer']) if report['answer'] else 'nothing: its call is passed on'}"
+    yield f"  the agent reads  {escape(report['answer']) if report['answer'] else 'nothing: its call is passed on'}"
     yield from _connection(report.get("connection"))
     if report["facts"]:
         yield from ("", "facts")
-        yield from (f"  {each['fact']}: {escaped(each['value'])}, {_source(each['from'])}" for each in report["facts"])
+        yield from (f"  {each['fact']}: {escape(each['value'])}, {_source(each['from'])}" for each in report["facts"])
     yield from ("", "way to callable", *_way(report))
 
 
 def _status(report: Report) -> str:
     if report["because"] != "verdict":
-        return f"{report['status']}, because {escaped(report['why'])}"
+        return f"{report['status']}, because {escape(report['why'])}"
     how = "undetermined at" if report["undetermined"] else "by"
     return f"{report['status']}, {how} rule `{report['rule']}`"
 
 
 def _answered_by(by: Report) -> str:
-    config = f"config {escaped(by['config'])}"
+    config = f"config {escape(by['config'])}"
     if by["gateway"] is None:
         return f"the files alone, {config}"
     return f"the gateway that runs as process {by['gateway']}, started {by['started']}, {config}"
@@ -124,7 +124,7 @@ def _answered_by(by: Report) -> str:
 def _connection(connection: Report | None) -> Iterator[str]:
     load = (connection or {}).get("load")
     if connection and load:
-        yield f"  server           {load['status']}: it {escaped(load['why'])} ({_place(load['from'])})"
+        yield f"  server           {load['status']}: it {escape(load['why'])} ({_place(load['from'])})"
     elif connection and connection["state"] != "connected":
         state = connection["state"]
         yield f"  server           {'not connected' if state == 'closed' else state}"
@@ -132,7 +132,7 @@ def _connection(connection: Report | None) -> Iterator[str]:
 
 def _way(report: Report) -> Iterator[str]:
     if report["because"] != "verdict":
-        yield f"  1. {report['lifted_by']}: {escaped(report['do'])} ({_source(report['from'])})"
+        yield f"  1. {report['lifted_by']}: {escape(report['do'])} ({_source(report['from'])})"
         return
     number = 0
     for step in report["steps"]:
@@ -142,13 +142,13 @@ def _way(report: Report) -> Iterator[str]:
     load = (report.get("connection") or {}).get("load")
     if load:
         number += 1
-        yield f"  {number}. {escaped(load['do'])}"
+        yield f"  {number}. {escape(load['do'])}"
     yield f"  {_end(report) if number or report['status'] != 'callable' else 'it is callable: call it'}"
 
 
 def _doing(change: Report) -> str:
     by_hand = _by_hand(change["edit"])
-    doing = escaped(change["do"]) or f"change `{change['fact']}` to {' or '.join(change['wanted'])}"
+    doing = escape(change["do"]) or f"change `{change['fact']}` to {' or '.join(change['wanted'])}"
     return f"{doing}; or by hand: {by_hand}" if by_hand else f"{doing} ({_source(change['from'])})"
 
 
@@ -158,19 +158,19 @@ def _by_hand(edit: Report | None) -> str:
     key = next((str(each) for each in reversed(edit["keys"]) if isinstance(each, str)), "")
     match edit["do"]:
         case "set":
-            return f"{_place(edit)}: write `{key}: {escaped(edit['value'])}`"
+            return f"{_place(edit)}: write `{key}: {escape(edit['value'])}`"
         case "add":
-            return f"{_place(edit)}: add {shown(edit['value'])} to `{key}`"
+            return f"{_place(edit)}: add {as_code(edit['value'])} to `{key}`"
         case _ if isinstance(edit["keys"][-1], int):
-            return f"{_place(edit)}: remove {shown(edit['value'])} from `{key}`"
+            return f"{_place(edit)}: remove {as_code(edit['value'])} from `{key}`"
         case _:
-            return f"{_place(edit)}: remove {shown(key)}" + (
+            return f"{_place(edit)}: remove {as_code(key)}" + (
                 f", to line {edit['last_line']}" if edit["last_line"] > edit["line"] else ""
             )
 
 
 def _end(report: Report) -> str:
-    rule = _place(report["rule_at"]) if report["rule_at"] else f"at {escaped(report['by']['service'])}"
+    rule = _place(report["rule_at"]) if report["rule_at"] else f"at {escape(report['by']['service'])}"
     match report["end"]:
         case "policy_change":
             return f"only a change of the policy lifts it: its operator edits rule `{report['rule']}`, {rule}"
@@ -181,7 +181,7 @@ def _end(report: Report) -> str:
 
 
 def _source(source: Report) -> str:
-    note = escaped(source["note"])
+    note = escape(source["note"])
     if not source["file"]:
         held = {"listing": "what the server lists", "call": "the question"}.get(source["in"], "no file holds it")
         return f"{held}: {note}" if note else held

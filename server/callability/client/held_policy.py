@@ -220,7 +220,7 @@ class HeldPolicy:
             if self._calls is None:
                 return
             self._confirmed_at = self._clock()
-            self._recovered()
+            self._report_recovery()
             since = self._confirmed_at - self._written_at
             if since > max(_LEAST_SECONDS, self._max_age / _SHARE):
                 self._write()
@@ -239,7 +239,7 @@ class HeldPolicy:
             self._calls, self._bundle, self._sequence = calls, bundle, policy.sequence
             self._confirmed_at = self._clock() if confirmed_at is None else confirmed_at
             self._refused = b""
-            self._recovered()
+            self._report_recovery()
             if confirmed_at is None:
                 self._write()
         self.accepted.set()
@@ -253,7 +253,7 @@ class HeldPolicy:
         self._hooks.log(logging.ERROR, "bundle_refused", {"code": str(error.code), "why": str(error)})
         self._hooks.metric("callability_client_bundles_refused_total", 1, {"code": str(error.code)})
 
-    def _recovered(self) -> None:
+    def _report_recovery(self) -> None:
         if self._too_old:
             self._too_old = False
             self._hooks.log(logging.INFO, "policy_confirmed", {})

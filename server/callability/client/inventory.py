@@ -289,7 +289,7 @@ class Inventory:
 
     def request(self, agent: facts_pb2.Agent | None = None, *, visible: Scope) -> pb.CheckToolsRequest:
         """Return a request about every tool of the servers in `visible`, for `adapter.unread_inputs`."""
-        return pb.CheckToolsRequest(agent=agent, servers=[known.question() for known in self._known(visible)])
+        return pb.CheckToolsRequest(agent=agent, servers=[known.question() for known in self._known_servers(visible)])
 
     def check_request(self, server: str, tool: str, agent: facts_pb2.Agent | None = None) -> pb.CheckToolRequest:
         """Return a request about one tool.
@@ -341,9 +341,9 @@ class Inventory:
             PolicyUnavailable: the responses are not to these requests, or the policy changes with each of them.
             TypeError: `visible` is neither several names nor `ALL_SERVERS`.
         """
-        return self._judgements.judging(agent, self._known(visible))
+        return self._judgements.judging(agent, self._known_servers(visible))
 
-    def _known(self, visible: Scope) -> list[KnownServer]:
+    def _known_servers(self, visible: Scope) -> list[KnownServer]:
         in_scope("", visible)
         with self._lock:
             names = [name for name in self._servers if in_scope(name, visible)]
@@ -358,14 +358,14 @@ class _Server:
         self.refusals: dict[str, str] = {}
         self._tools: dict[str, facts_pb2.ToolFacts] = {}
         self._texts: dict[str, ToolText] = {}
-        self._known: KnownServer | None = None
+        self._known_servers: KnownServer | None = None
         self._texts_known: Mapping[str, ToolText] | None = None
 
     def known(self, name: str) -> KnownServer:
-        if self._known is None:
+        if self._known_servers is None:
             tools, refusals = MappingProxyType(dict(self._tools)), MappingProxyType(dict(self.refusals))
-            self._known = KnownServer(name, self.facts, tools, refusals, self.texts())
-        return self._known
+            self._known_servers = KnownServer(name, self.facts, tools, refusals, self.texts())
+        return self._known_servers
 
     def texts(self) -> Mapping[str, ToolText]:
         if self._texts_known is None:
@@ -374,33 +374,33 @@ class _Server:
 
     def put_facts(self, facts: facts_pb2.ServerFacts) -> None:
         if facts != self.facts:
-            self.facts, self._known = facts, None
+            self.facts, self._known_servers = facts, None
 
     def put_tool(self, tool: str, facts: facts_pb2.ToolFacts, text: ToolText | None, refusal: str) -> None:
         if facts != self._tools.get(tool):
-            self._tools[tool], self._known = facts, None
+            self._tools[tool], self._known_servers = facts, None
         if refusal != self.refusals.get(tool, ""):
-            self._known = None
+            self._known_servers = None
         self.refusals.pop(tool, None)
         if refusal:
             self.refusals[tool] = refusal
         if text != self._texts.get(tool):
-            self._known = self._texts_known = None
+            self._known_servers = self._texts_known = None
         self._texts.pop(tool, None)
         if text is not None:
             self._texts[tool] = text
 
     def remove_tool(self, tool: str) -> None:
         if self._tools.pop(tool, None) is not None:
-            self._known = self._texts_known = None
+            self._known_servers = self._texts_known = None
         self._texts.pop(tool, None)
         self.refusals.pop(tool, None)
 
     def replace(self, tools: Mapping[str, facts_pb2.ToolFacts], texts: Mapping[str, ToolText]) -> None:
         if self.refusals or list(tools.items()) != list(self._tools.items()):
-            self._known = None
+            self._known_servers = None
         if texts != self._texts:
-            self._known = self._texts_known = None
+            self._known_servers = self._texts_known = None
         # What is equal stays the same object, so that a look is enough to see that it has not changed.
         earlier = self._tools
         self._tools = {name: earlier[name] if earlier.get(name) == facts else facts for name, facts in tools.items()}

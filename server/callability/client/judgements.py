@@ -122,7 +122,7 @@ class KnownServer:
 
     def question(self, tools: Iterable[str] | None = None, stand_ins: StandIns | None = None) -> pb.ServerTools:
         """Return what a request holds about some of the tools, or about all."""
-        requested = stand_ins.requested if stand_ins else _requested
+        requested = stand_ins.requested if stand_ins else _tool_of_request
         messages = [requested(tool, self.tools[tool]) for tool in (self.tools if tools is None else tools)]
         return pb.ServerTools(name=self.name, facts=self.facts, tools=messages)
 
@@ -166,23 +166,23 @@ class Judgements:
         judged: dict[str, dict[str, _JudgedServer]] = {}
         for _ in range(MAX_ROUNDS):
             seen, stand_ins = set(), StandIns()
-            by_now = judged.get(revision) or self._kept(key, revision)
+            by_now = judged.get(revision) or self._kept_servers(key, revision)
             missing = [known.question(tools, stand_ins) for known in servers if (tools := _missing(known, by_now))]
             for request in list(batches(agent, missing)) or [pb.CheckToolsRequest(agent=agent)]:
                 response = yield request
                 revision = response.revision
                 seen.add(revision)
-                by_now = judged.setdefault(revision, self._kept(key, revision))
+                by_now = judged.setdefault(revision, self._kept_servers(key, revision))
                 self._learn(key, request, response, servers, by_now, stand_ins)
             if len(seen) == 1 and not any(_missing(known, by_now) for known in servers):
-                return self._joined(key, revision, [by_now[known.name] for known in servers])
+                return self._join(key, revision, [by_now[known.name] for known in servers])
         raise PolicyUnavailable("the policy changes with each answer", "ABORTED")
 
     def _latest(self, key: bytes | None) -> str:
         with self._lock:
             return next(reversed(self._agents.get(key, {})), "")
 
-    def _kept(self, key: bytes | None, revision: str) -> dict[str, _JudgedServer]:
+    def _kept_servers(self, key: bytes | None, revision: str) -> dict[str, _JudgedServer]:
         with self._lock:
             return dict(self._of_revision(key, revision).servers) if revision else {}
 
@@ -219,23 +219,23 @@ class Judgements:
         for known in servers:
             before = by_now.get(known.name)
             if before is None or before.known is not known or known.name in found:
-                by_now[known.name] = _judged(known, before, found.get(known.name, {}))
+                by_now[known.name] = _update_server(known, before, found.get(known.name, {}))
         with self._lock:
             self._of_revision(key, response.revision).words.update(judgement.words)
 
-    def _joined(self, key: bytes | None, revision: str, judged: Sequence[_JudgedServer]) -> Judgement:
+    def _join(self, key: bytes | None, revision: str, judged: Sequence[_JudgedServer]) -> Judgement:
         """Return the judgement of judged servers; as long as they are the same, it is the same object."""
         with self._lock:
             kept = self._of_revision(key, revision)
             if kept.latest is None or [*kept.latest[0]] != [*judged]:
-                kept.latest = judged, _joined(judged, kept.words, self._separator)
+                kept.latest = judged, _join(judged, kept.words, self._separator)
                 kept.servers.update((each.known.name, each) for each in judged)
                 if len(kept.servers) > MAX_SERVERS_KEPT:
                     kept.servers = {each.known.name: each for each in judged}
             return kept.latest[1]
 
 
-def _requested(tool: str, facts: facts_pb2.ToolFacts) -> pb.Tool:
+def _tool_of_request(tool: str, facts: facts_pb2.ToolFacts) -> pb.Tool:
     return pb.Tool(name=tool, facts=facts)
 
 
@@ -257,7 +257,7 @@ def _same(known: KnownServer, kept: _JudgedServer, tool: str) -> bool:
     return facts is before or facts == before
 
 
-def _judged(known: KnownServer, before: _JudgedServer | None, judged: Mapping[str, JudgedTool]) -> _JudgedServer:
+def _update_server(known: KnownServer, before: _JudgedServer | None, judged: Mapping[str, JudgedTool]) -> _JudgedServer:
     """Return a server with what was judged now, and with what was judged before and holds still."""
     tools: dict[str, JudgedTool] = {}
     for tool in known.tools:
@@ -279,7 +279,7 @@ def _check_names(servers: Sequence[KnownServer], separator: str) -> None:
         raise PolicyUnavailable("two tools have one qualified name", "INVALID_ARGUMENT")
 
 
-def _joined(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], separator: str) -> Judgement:
+def _join(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], separator: str) -> Judgement:
     _check_names([server.known for server in judged], separator)
     tools = tuple(tool for server in judged for tool in server.tools.values())
     occurring = {key for server in judged for key in server.words}

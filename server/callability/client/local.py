@@ -65,13 +65,13 @@ class PolicyStream:
             confirmed = False
             for replica in range(len(self._replicas.addresses)):
                 # A replica that ends its stream after messages has stopped: the others come first.
-                confirmed |= self._followed(replica)
+                confirmed |= self._follow_replica(replica)
                 if self._closed.is_set():
                     return
             pause = PAUSE_SECONDS if confirmed else min(2 * pause, MAX_PAUSE_SECONDS)
             self._closed.wait(pause)
 
-    def _followed(self, replica: int) -> bool:
+    def _follow_replica(self, replica: int) -> bool:
         """Follow a replica until it is lost, and return whether it confirmed the policy."""
         confirmed, why = False, "ended"
         channel = self._replicas.channel(replica)
@@ -217,7 +217,7 @@ class LocalDecisions:
             PolicyUnavailable: there is no policy, or none that was confirmed recently enough.
             InvalidRequest: the request is refused.
         """
-        with self._reported(method.name):
+        with self._report_calls(method.name):
             calls, started = self.held.calls(), time.perf_counter()
             try:
                 response: Response = _ANSWERS[method.name](calls, request)
@@ -237,7 +237,7 @@ class LocalDecisions:
             _logger.exception("a hook failed at a decision of %s", method)
 
     @contextmanager
-    def _reported(self, method: str) -> Iterator[None]:
+    def _report_calls(self, method: str) -> Iterator[None]:
         started, outcome = time.perf_counter(), "ok"
         with self._hooks.span(f"callability.{method}", {"method": method}):
             try:

@@ -105,7 +105,7 @@ class BlockingRemote:
         with closing(self.replicas.calling(method, request)) as steps:
             sending = next(steps)
             while True:
-                result = self._sent(channels[sending.replica], sending)
+                result = self._send(channels[sending.replica], sending)
                 try:
                     sending = steps.send(result)
                 except StopIteration as end:
@@ -124,7 +124,7 @@ class BlockingRemote:
         for thread in self._threads:
             thread.join(CLOSE_SECONDS)
 
-    def _sent(self, channel: grpc.Channel, sending: Sending) -> bytes | Failed:
+    def _send(self, channel: grpc.Channel, sending: Sending) -> bytes | Failed:
         if sending.pause and self._closed.wait(sending.pause):
             raise ClientClosed("the client was closed during the call")
         try:
@@ -155,20 +155,20 @@ class BlockingRemote:
         while not self._closed.is_set():
             pause, patient, renewed = PAUSE_SECONDS, not renewed, False
             try:
-                self._followed(replica, channel, patient=patient)
+                self._follow(replica, channel, patient=patient)
             except grpc.RpcError as error:
                 code = error.code()
                 if code is grpc.StatusCode.CANCELLED:
                     renewed = True
                     continue
-                pause = self.replicas.unwatched(replica, code)
+                pause = self.replicas.note_unwatched(replica, code)
             except PolicyUnavailable:
-                self.replicas.unwatched(replica, grpc.StatusCode.UNAUTHENTICATED)
+                self.replicas.note_unwatched(replica, grpc.StatusCode.UNAUTHENTICATED)
             except ValueError:
                 return  # the channel was closed
             self._closed.wait(pause)
 
-    def _followed(self, replica: int, channel: grpc.Channel, *, patient: bool) -> None:
+    def _follow(self, replica: int, channel: grpc.Channel, *, patient: bool) -> None:
         """Read the health of a replica until the stream ends. A `patient` stream begins when there is a connection.
 
         After a failed call the stream is not patient, so that a replica which is gone is found to be down.
@@ -226,7 +226,7 @@ class AsyncioRemote:
         with closing(self.replicas.calling(method, request)) as steps:
             sending = next(steps)
             while True:
-                result = await self._sent(channels[sending.replica], sending)
+                result = await self._send(channels[sending.replica], sending)
                 try:
                     sending = steps.send(result)
                 except StopIteration as end:
@@ -246,12 +246,12 @@ class AsyncioRemote:
         for call in [*self._calls]:
             call.cancel()
         try:
-            await asyncio.gather(*map(_flushed, channels))
+            await asyncio.gather(*map(_await_end, channels))
         finally:
             for channel in channels:
                 await channel.close()
 
-    async def _sent(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | Failed:
+    async def _send(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | Failed:
         try:
             if sending.pause:
                 await asyncio.sleep(sending.pause)
@@ -286,11 +286,11 @@ class AsyncioRemote:
         while True:
             pause, patient, renewed = PAUSE_SECONDS, not renewed, False
             try:
-                await self._followed(replica, patient=patient)
+                await self._follow(replica, patient=patient)
             except grpc.aio.AioRpcError as error:
-                pause = self.replicas.unwatched(replica, error.code())
+                pause = self.replicas.note_unwatched(replica, error.code())
             except PolicyUnavailable:
-                self.replicas.unwatched(replica, grpc.StatusCode.UNAUTHENTICATED)
+                self.replicas.note_unwatched(replica, grpc.StatusCode.UNAUTHENTICATED)
             except asyncio.CancelledError:
                 if self._closed or _task_is_cancelled():
                     raise
@@ -298,7 +298,7 @@ class AsyncioRemote:
                 continue
             await asyncio.sleep(pause)
 
-    async def _followed(self, replica: int, *, patient: bool) -> None:
+    async def _follow(self, replica: int, *, patient: bool) -> None:
         """Read the health of a replica until the stream ends. A `patient` stream begins when there is a connection.
 
         After a failed call the stream is not patient, so that a replica which is gone is found to be down.
@@ -321,7 +321,7 @@ def _task_is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _flushed(channel: grpc.aio.Channel) -> None:
+async def _await_end(channel: grpc.aio.Channel) -> None:
     """Wait for the end of a call whose deadline has passed: before it, gRPC reports the end of what was cancelled."""
     late: Any = channel.unary_unary(WATCH)
     with suppress(grpc.aio.AioRpcError):

@@ -315,7 +315,7 @@ class Replicas:
             "callability_client_replica_serving", float(state is ReplicaState.SERVING), {"replica": address}
         )
 
-    def unwatched(self, replica: int, code: grpc.StatusCode) -> float:
+    def note_unwatched(self, replica: int, code: grpc.StatusCode) -> float:
         """Note that the health of a replica cannot be read, and return after how many seconds to try again."""
         if code is grpc.StatusCode.UNIMPLEMENTED:
             self.saw(replica, ReplicaState.UNKNOWN)
@@ -382,7 +382,7 @@ class Replicas:
             failed = failed if failed and (waited or says_more) else result
             if result.code in FINAL:
                 break
-            self._failed(attempt.replica, method.name, result)
+            self._note_failure(attempt.replica, method.name, result)
         assert failed is not None
         raise no_answer(failed.code, failed.details)
 
@@ -390,7 +390,7 @@ class Replicas:
         labels = {"method": method, "replica": self.addresses[replica], "code": code}
         self.hooks.metric("callability_client_attempts_total", 1, labels)
 
-    def _failed(self, replica: int, method: str, failed: Failed) -> None:
+    def _note_failure(self, replica: int, method: str, failed: Failed) -> None:
         address = self.addresses[replica]
         self.hooks.log(
             logging.WARNING, "attempt_failed", {"method": method, "replica": address, "code": failed.code.name}

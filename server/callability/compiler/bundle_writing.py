@@ -23,7 +23,7 @@ from callability.contract.finding import Finding, Place, in_order
 from callability.contract.vocabulary import EnableStatus, LiftedBy, LoadStatus, Retry, Status, ToolStatus
 from callability.files.policy_source import PolicyFile
 from callability.kernel.conditions import SEMANTICS, AllOf, AnyOf, Condition, Is, Not
-from callability.kernel.envelope import MAX_BYTES, cost_of_payload, enveloped, max_cost
+from callability.kernel.envelope import MAX_BYTES, cost_of_payload, envelop, max_cost
 from callability.kernel.policy import CheckedPolicy
 from callability.v1 import outcome_pb2, verdict_pb2
 
@@ -333,7 +333,7 @@ def with_size(check: Check, shown: str) -> Check:
     It is stricter than `checked_payload` by a few bytes, so that what passes can be served.
     """
     too_large = _too_large(largest_payload(check.policy), shown) if check.policy else None
-    return _refused(check, too_large) if too_large else check
+    return _refuse(check, too_large) if too_large else check
 
 
 def with_bundle(check: Check, shown: str) -> CheckedPolicy:
@@ -353,7 +353,7 @@ def checked_policy(policy: Policy, shown: str = "the policy") -> CheckedPolicy:
         NotWritten: the reference evaluator decides otherwise than a diagram, or the bundle would be too large.
     """
     tests = tuple(f"{name}: {each.case.name}" for name, proved in policy.rule_sets.items() for each in proved.results)
-    return CheckedPolicy(enveloped(checked_payload(policy, shown)), policy.warnings, policy.engine, tests)
+    return CheckedPolicy(envelop(checked_payload(policy, shown)), policy.warnings, policy.engine, tests)
 
 
 def _too_large(payload: bytes, shown: str, hint: str = _SHORTEN) -> Finding | None:
@@ -366,5 +366,5 @@ def _too_large(payload: bytes, shown: str, hint: str = _SHORTEN) -> Finding | No
     return Finding(Place(shown), "bundle-too-large", sentence, hint)
 
 
-def _refused(check: Check, finding: Finding) -> Check:
+def _refuse(check: Check, finding: Finding) -> Check:
     return replace(check, findings=in_order((*check.findings, finding)), policy=None)

@@ -22,7 +22,7 @@ def main() -> None:
     limit_this_process(MAX_CPU)
     source = pickle.load(sys.stdin.buffer)
     assert isinstance(source, PolicySource)
-    sys.stdout.buffer.write(with_bundle(check_source(source), source.shown).packed())
+    sys.stdout.buffer.write(with_bundle(check_source(source), source.shown).pack())
 
 
 if __name__ == "__main__":

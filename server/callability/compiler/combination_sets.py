@@ -49,7 +49,7 @@ class Space:
 
     def named(self, combination: Combination) -> dict[str, str]:
         """Return every fact of the question: those that vary as the combination says, others as they fit."""
-        return self.question.completed(dict(zip(self.facts, combination, strict=True)))
+        return self.question.complete(dict(zip(self.facts, combination, strict=True)))
 
     def witness(self, facts: Mapping[str, str]) -> Witness:
         """Return the facts of one combination that are not at their default."""
@@ -65,7 +65,7 @@ def space_of(rule_set: RuleSet) -> Space:
 def space_of_facts(question: Question, read: frozenset[str]) -> Space:
     """Return the space of some facts of a question, and of those that are always included."""
     axes = (axis for axis in question.axes if axis.always or not read.isdisjoint(axis.facts))
-    return Space(question, tuple(axis.projected(read) for axis in axes))
+    return Space(question, tuple(axis.project(read) for axis in axes))
 
 
 _FEW = 8

@@ -419,16 +419,16 @@ def witnesses(diagram: DecisionDiagram, effort: int = 1) -> Witnesses:
     if diagram.regions <= most:
         times = min(A_REGION, max(1, min(most, LITTLE_EFFORT // effort) // diagram.regions))
         for path in _regions(diagram, diagram.root, {}):
-            found.update((walks.drawn(path), None) for _ in range(times))
+            found.update((walks.draw(path), None) for _ in range(times))
     else:
         for path in walks.to_new_edges():
             if len(found) == most:
                 break
-            found[walks.drawn(path)] = None
+            found[walks.draw(path)] = None
         for _ in range(most - len(found)):
-            found[walks.drawn({})] = None
+            found[walks.draw({})] = None
     for path in _missing_points(diagram, found):
-        found[walks.drawn(path)] = None
+        found[walks.draw(path)] = None
     combinations = tuple(dict.fromkeys(_combination(diagram, points) for points in found))
     return Witnesses(combinations, len(walks.regions), diagram.regions)
 
@@ -444,7 +444,7 @@ class _Walks:
         self._new = [set(branches) for branches in self._branches]
         self.regions: set[tuple[int, ...]] = set()
 
-    def drawn(self, path: _Path) -> _Points:
+    def draw(self, path: _Path) -> _Points:
         """Draw a combination that takes a path; where it is free, by an edge that no other has taken, if there is one.
 
         Otherwise each of the different children is as likely.
@@ -539,7 +539,9 @@ def confirm(diagram: DecisionDiagram, evaluator: Evaluator) -> Confirmation:
         expected = _verdict(rule, facts, evaluator.rule_set, undetermined=decision.undetermined)
         if verdict != expected:
             where = ", ".join(f"{fact} {value}" for fact, value in zip(diagram.space.facts, combination, strict=True))
-            given = f"{answer.engine} gives {_shown(expected)}, and the decision diagram {_shown(verdict)}"
+            given = (
+                f"{answer.engine} gives {_verdict_text(expected)}, and the decision diagram {_verdict_text(verdict)}"
+            )
             raise NotDecided(Finding(rule.place, "engines-differ", f"{given}, for {where}"))
     return Confirmation(answer.engine, len(chosen.combinations), chosen.regions, chosen.of_regions)
 
@@ -551,7 +553,7 @@ def _verdict(rule: Rule, facts: Facts, rule_set: RuleSet, *, undetermined: bool)
     return Verdict(question.undetermined if undetermined else rule.status, rule.id, undetermined, withheld)
 
 
-def _shown(verdict: Verdict) -> str:
+def _verdict_text(verdict: Verdict) -> str:
     how = "undetermined" if verdict.undetermined else "true"
     text = ", text withheld" if verdict.withhold_text else ""
     return f"`{verdict.status}` by `{verdict.rule}` ({how}{text})"

@@ -325,7 +325,7 @@ class UnreadSets:
             differs = self._nodes.union(self._nodes.difference(left, right), self._nodes.difference(right, left))
             where = self._complete(differs)
             for facts, here in self._differing(axis, place, read, ones, others).items():
-                changed = self._sets.of(self._nodes.restricted(where, place, here))
+                changed = self._sets.of(self._nodes.restrict(where, place, here))
                 found[facts] = found.get(facts, self._sets.none) | changed
         return found
 
@@ -353,13 +353,13 @@ class UnreadSets:
             known = dict.fromkeys([children[point] for point in self._known[place]])
             complete = {child: self._complete(child) for child in known}
             each = [
-                complete[children[points[0]]] if len(points) == 1 else self._joined(children, points, complete)
+                complete[children[points[0]]] if len(points) == 1 else self._join(children, points, complete)
                 for points in self._completing[place]
             ]
             found = self._completed[node] = self._nodes.node(place, tuple(each))
         return found
 
-    def _joined(self, children: tuple[Node, ...], points: list[int], complete: Mapping[Node, Node]) -> Node:
+    def _join(self, children: tuple[Node, ...], points: list[int], complete: Mapping[Node, Node]) -> Node:
         """Return what any of some points of an axis leads to, completed."""
         joined = EMPTY
         for child in dict.fromkeys([complete[children[point]] for point in points]):
@@ -409,7 +409,7 @@ def build(rule_set: RuleSet, space: Space) -> DecisionDiagram:
     for order in orders:
         sets = CombinationSets(space, order, most=most, steps=MAX_STEPS // len(orders))
         try:
-            built = _built(rule_set, sets)
+            built = _build(rule_set, sets)
         except NotDecided as error:
             refused = refused or error.finding
             continue
@@ -422,7 +422,7 @@ def build(rule_set: RuleSet, space: Space) -> DecisionDiagram:
     return best
 
 
-def _built(rule_set: RuleSet, sets: CombinationSets) -> DecisionDiagram:
+def _build(rule_set: RuleSet, sets: CombinationSets) -> DecisionDiagram:
     """Build a diagram in one order.
 
     Raises:
@@ -495,15 +495,15 @@ def verdicts_of(rule_set: RuleSet, sets: CombinationSets) -> Iterator[tuple[Verd
             truths = sets.truths(rule.when, rule_set.question)
             reached = left & truths.possible
             left -= truths.possible
-            certain = _given(rule, rule.status, reached & truths.certain, withheld)
+            certain = _verdicts_of(rule, rule.status, reached & truths.certain, withheld)
             unknown = rule_set.question.undetermined
-            given = [*certain, *_given(rule, unknown, reached - truths.certain, withheld, undetermined=True)]
+            given = [*certain, *_verdicts_of(rule, unknown, reached - truths.certain, withheld, undetermined=True)]
         except TooManyNodes:
             raise TooManyNodes(rule.id) from None
         yield from given
 
 
-def _given(
+def _verdicts_of(
     rule: Rule, status: str, where: CombinationSet, withheld: CombinationSet | None, *, undetermined: bool = False
 ) -> Iterator[tuple[Verdict, CombinationSet]]:
     """Yield the verdicts of a rule in a set of combinations, separately where text is withheld."""

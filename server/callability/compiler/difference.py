@@ -23,7 +23,7 @@ from callability.compiler.names import SinglesOutUnknown, TooManyStates
 from callability.compiler.nodes import MAX_STEPS, TooManyNodes
 from callability.compiler.policy import Policy, ProvedRuleSet
 from callability.compiler.proof import Decided, needless_parts
-from callability.compiler.question import Axis, joined
+from callability.compiler.question import Axis, join_questions
 from callability.compiler.questions import QUESTIONS
 from callability.compiler.rule_set import Rule, RuleSet, Templates, Verdict, declared_phrases, verdict_words
 from callability.contract.finding import Finding, Witness
@@ -47,7 +47,7 @@ def boxes(wanted: CombinationSet, allowed: CombinationSet, sets: CombinationSets
         left -= combinations_in(box, sets)
 
 
-def needed(found: Sequence[Box], wanted: CombinationSet, sets: CombinationSets) -> tuple[Box, ...]:
+def needed_boxes(found: Sequence[Box], wanted: CombinationSet, sets: CombinationSets) -> tuple[Box, ...]:
     """Return the boxes without which something wanted would be in none, of boxes that hold all of it."""
     if len(found) == 1:
         return (*found,)
@@ -345,7 +345,7 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
     facts = frozenset((*old.diagram.space.facts, *new.diagram.space.facts))
     _check_subjects(old.rule_set, new.rule_set, facts)
     try:
-        question = joined(old.rule_set.question, new.rule_set.question)
+        question = join_questions(old.rule_set.question, new.rule_set.question)
     except TooManyStates as error:
         raise NotComparable(f"the patterns of both policies have more than {error} states together") from None
     except SinglesOutUnknown:
@@ -372,7 +372,7 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Po
     try:
         sets = CombinationSets(space, order_of(space), looks=MAX_LOOKS)
         before, after = (_Replies(each.rule_set, sets) for each in (old, new))
-        known = _known(sets)
+        known = _known_facts(sets)
         for reply, where in before.sets.items():
             left = where - after.sets.get(reply, sets.none)
             for other, there in after.sets.items():
@@ -395,7 +395,7 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Po
         raise NotComparable(f"describing what changes would need {limit}; {facts}") from None
 
 
-def _known(sets: CombinationSets) -> CombinationSet:
+def _known_facts(sets: CombinationSets) -> CombinationSet:
     """Return where every fact is known."""
     known = sets.all
     for place in range(len(sets.axes)):
@@ -413,13 +413,13 @@ def _parts(
     left = changed
     for kind in (known, ~known):
         if wanted := left & kind:
-            found = needed(tuple(boxes(wanted, left, sets)), wanted, sets)
+            found = needed_boxes(tuple(boxes(wanted, left, sets)), wanted, sets)
             part = reduce(or_, (combinations_in(box, sets) for box in found))
             left -= part
             yield part, tuple(sets.space.question.describe(box) for box in found)
 
 
-def _said(texts: Templates, rule_set: RuleSet) -> Templates:
+def _templates_of(texts: Templates, rule_set: RuleSet) -> Templates:
     phrases = declared_phrases(texts, rule_set.question)
     return {**texts, **{f"{{{action}}}": phrase for action, phrase in phrases.items()}}
 
@@ -433,7 +433,7 @@ class _Replies:
         self.sets: dict[Reply, CombinationSet] = {}
         for verdict, where in self._verdicts:
             said = verdict_words(rule_set, verdict)
-            reply = Reply(verdict.status, _said(said.texts, rule_set) if said else None)
+            reply = Reply(verdict.status, _templates_of(said.texts, rule_set) if said else None)
             self.sets[reply] = self.sets[reply] | where if reply in self.sets else where
 
     def rules(self, where: CombinationSet) -> tuple[str, ...]:

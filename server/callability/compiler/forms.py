@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from callability.compiler.names import NAME_BYTES, SinglesOutUnknown, TooManyStates, name_classes
 from callability.compiler.question import BOOLEAN, DeclaredFact, LabelFact, NameFact, Question
 from callability.compiler.rule_set import Law, Rule
-from callability.contract.finding import Finding, Place, did_you_mean, listed, nearest, shown
+from callability.contract.finding import Finding, Place, as_code, did_you_mean, list_names, nearest
 from callability.contract.vocabulary import ACTIONS, NO_LABEL, RESERVED_PREFIXES, UNKNOWN, LiftedBy
 from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
 from callability.files.document import DocumentMapping as MappingNode
@@ -47,7 +47,7 @@ class Form:
         for key in entries:
             if key.value not in known:
                 hint = did_you_mean(str(key.value), known)
-                self.find(key.place, "unknown-key", f"unknown key {shown(str(key.value))} in {what}", hint)
+                self.find(key.place, "unknown-key", f"unknown key {as_code(str(key.value))} in {what}", hint)
                 misspelled.add(nearest(str(key.value), known))
         found = {str(key.value): value for key, value in entries.items()}
         missing = [name for name in required if name not in found]
@@ -60,14 +60,14 @@ class Form:
     def entries(self, node: Node, what: str) -> dict[Scalar, Node] | None:
         """Return the entries of a mapping."""
         if not isinstance(node, DocumentMapping):
-            self._wanted(node, what, "a mapping (`key: value`)")
+            self._find_unwanted(node, what, "a mapping (`key: value`)")
             return None
         return dict(node.entries)
 
     def items(self, node: Node, what: str) -> tuple[Node, ...]:
         """Return the items of a list that is not empty."""
         if not isinstance(node, DocumentSequence):
-            self._wanted(node, what, "a list")
+            self._find_unwanted(node, what, "a list")
             return ()
         if not node.items:
             self.find(node.place, "empty-list", f"{what} is an empty list")
@@ -77,7 +77,7 @@ class Form:
         """Return a text that is not blank."""
         if not isinstance(node, Scalar) or not isinstance(node.value, str):
             hint = "put a sentence that begins with `{` in quotes" if isinstance(node, DocumentMapping) else ""
-            self._wanted(node, what, "text", hint)
+            self._find_unwanted(node, what, "text", hint)
             return None
         if not node.value.strip():
             self.find(node.place, "empty-text", f"{what} is blank")
@@ -94,14 +94,14 @@ class Form:
         """Return true or false."""
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return node.value
-        self._wanted(node, what, "`true` or `false`")
+        self._find_unwanted(node, what, "`true` or `false`")
         return None
 
-    def _wanted(self, node: Node, what: str, wanted: str, hint: str = "") -> None:
-        self.find(node.place, "wrong-type", f"{what} is {described(node)}, but must be {wanted}", hint)
+    def _find_unwanted(self, node: Node, what: str, wanted: str, hint: str = "") -> None:
+        self.find(node.place, "wrong-type", f"{what} is {describe_node(node)}, but must be {wanted}", hint)
 
 
-def described(node: Node) -> str:
+def describe_node(node: Node) -> str:
     """Say what a node is, in the author's words."""
     match node:
         case DocumentMapping():
@@ -113,9 +113,9 @@ def described(node: Node) -> str:
         case Scalar(value=bool() as value):
             return f"`{str(value).lower()}`"
         case Scalar(value=str() as value):
-            return f"the text {shown(value)}"
+            return f"the text {as_code(value)}"
         case Scalar(written=written):
-            return f"the number {shown(written)}"
+            return f"the number {as_code(written)}"
 
 
 MAX_FACTS = 64
@@ -167,7 +167,7 @@ def _facts_node(root: Node) -> Node | None:
 
 def _fact(key: Scalar, node: Node, question: Question, form: Form) -> DeclaredFact | None:
     name = str(key.value)
-    where = f"fact {shown(name)}"
+    where = f"fact {as_code(name)}"
     named = _check_name(key, name, form)
     entries = form.mapping(node, where, required=_KEYS, optional=_OPTIONAL)
     if entries is None or not named:
@@ -176,7 +176,7 @@ def _fact(key: Scalar, node: Node, question: Question, form: Form) -> DeclaredFa
     values = _values(entries["values"], name, form)
     default = _fact_value(entries["default"], f"`default` of {where}", form) if values else None
     if values and default is not None and default not in values:
-        found = f"`default` of {where} is {shown(default)}, which is none of its values"
+        found = f"`default` of {where} is {as_code(default)}, which is none of its values"
         form.find(entries["default"].place, "unknown-value", found, did_you_mean(default, values))
     asserted = form.truth(entries["asserted"], f"`asserted` of {where}") if "asserted" in entries else False
     opening = _opening(entries, node, where, form)
@@ -201,11 +201,11 @@ def _check_name(key: Scalar, name: str, form: Form) -> bool:
     if not NAME.fullmatch(name) or len(name) > MAX_BYTES:
         most = f"at most {MAX_BYTES} bytes"
         hint = f"words of lower-case letters, digits and `_`, joined by `.`, such as `proxy.quota`; {most}"
-        form.find(key.place, "bad-fact-name", f"{shown(name)} cannot be the name of a declared fact", hint)
+        form.find(key.place, "bad-fact-name", f"{as_code(name)} cannot be the name of a declared fact", hint)
         return False
     prefix = name.partition(".")[0]
     if prefix in RESERVED_PREFIXES:
-        sentence = f"a declared fact cannot be named {shown(name)}: `{prefix}.` begins the contract's own facts"
+        sentence = f"a declared fact cannot be named {as_code(name)}: `{prefix}.` begins the contract's own facts"
         form.find(key.place, "reserved-fact", sentence, "begin it with a word of your own, such as `proxy.`")
         return False
     return True
@@ -214,8 +214,8 @@ def _check_name(key: Scalar, name: str, form: Form) -> bool:
 def _one_of(node: Node, what: str, wanted: tuple[str, ...], form: Form) -> str | None:
     text = form.text(node, what)
     if text is not None and text not in wanted:
-        hint = did_you_mean(text, wanted) or f"one of {listed(wanted)}"
-        form.find(node.place, "unknown-value", f"{what} is {shown(text)}", hint)
+        hint = did_you_mean(text, wanted) or f"one of {list_names(wanted)}"
+        form.find(node.place, "unknown-value", f"{what} is {as_code(text)}", hint)
         return None
     return text
 
@@ -230,7 +230,7 @@ def _values(node: Node, name: str, form: Form) -> tuple[str, ...] | None:
         return None
     twice = sorted({value for value in values if values.count(value) > 1})
     if twice:
-        form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{name}` is repeated in `facts`")
+        form.find(node.place, "duplicate-value", f"value {list_names(twice)} of `{name}` is repeated in `facts`")
     elif len(values) < 2:
         hint = "a fact has at least two values, and `unknown` is not one of them"
         form.find(node.place, "too-few-values", f"`{name}` has one value", hint)
@@ -247,14 +247,14 @@ def _fact_value(node: Node, what: str, form: Form) -> str | None:
         return str(value).lower()
     if not isinstance(value, str):
         hint = "put it in quotes" if isinstance(value, float) else ""
-        sentence = f"{what} is {described(node)}, but must be text, a whole number or a truth value"
+        sentence = f"{what} is {describe_node(node)}, but must be text, a whole number or a truth value"
         form.find(node.place, "wrong-type", sentence, hint)
         return None
     if form.text(Scalar(value, node.place), what) is None:
         return None
     if value == UNKNOWN or is_glob(value):
         means = "it stands for a fact that could not be read" if value == UNKNOWN else "it is a pattern"
-        form.find(node.place, "reserved-value", f"{shown(value)} cannot be {what}: {means}")
+        form.find(node.place, "reserved-value", f"{as_code(value)} cannot be {what}: {means}")
         return None
     if len(value.encode()) > MAX_BYTES:
         form.find(node.place, "text-too-long", f"{what} has more than {MAX_BYTES} bytes")
@@ -276,7 +276,7 @@ def _opening(
         return None, "", ""
     if missing:
         hint = "`owner`, `action` and `phrase` belong together; leave all three out if nobody can change the fact"
-        form.find(node.place, "missing-key", f"{where} has no {listed(missing)}", hint)
+        form.find(node.place, "missing-key", f"{where} has no {list_names(missing)}", hint)
         return None
     owner = _one_of(entries["owner"], f"`owner` of {where}", tuple(map(str, OWNERS)), form)
     action, phrase = _action(entries["action"], where, form), _phrase(entries["phrase"], where, form)
@@ -289,7 +289,7 @@ def _action(node: Node, where: str, form: Form) -> str | None:
     text = form.text(node, f"`action` of {where}")
     if text is not None and not ACTION.fullmatch(text):
         hint = "1 to 6 words of lower-case letters, joined by `_`, such as `raise_quota`"
-        form.find(node.place, "bad-action", f"{shown(text)} cannot be the name of an action", hint)
+        form.find(node.place, "bad-action", f"{as_code(text)} cannot be the name of an action", hint)
         return None
     return text
 
@@ -314,10 +314,10 @@ def _check_actions(facts: list[DeclaredFact], places: Mapping[str, Place], form:
     seen: dict[str, str] = {}
     for fact in facts:
         if fact.action in TAKEN_ACTIONS:
-            sentence = f"action {shown(fact.action)} of fact `{fact.name}` is a placeholder of the contract's own"
+            sentence = f"action {as_code(fact.action)} of fact `{fact.name}` is a placeholder of the contract's own"
             form.find(places[fact.name], "reserved-action", sentence, "give it a name of your own")
         elif fact.action and fact.action in seen:
-            sentence = f"action {shown(fact.action)} of fact `{fact.name}` is that of `{seen[fact.action]}` too"
+            sentence = f"action {as_code(fact.action)} of fact `{fact.name}` is that of `{seen[fact.action]}` too"
             form.find(places[fact.name], "duplicate-action", sentence, "give each fact an action of its own")
         seen.setdefault(fact.action, fact.name)
 
@@ -373,7 +373,7 @@ def _entries(node: Node | None) -> tuple[tuple[Scalar, Node], ...]:
 def _label(fact: str, key: Scalar, node: Node, form: Form) -> LabelFact | None:
     if not isinstance(key.value, str) or not KEY.fullmatch(key.value):
         hint = "1 to 128 letters, digits, `.`, `_`, `-` and `/`, with a letter or digit at both ends"
-        form.find(key.place, "bad-label-key", f"{shown(str(key.value))} cannot be the key of a label", hint)
+        form.find(key.place, "bad-label-key", f"{as_code(str(key.value))} cannot be the key of a label", hint)
         return None
     items = form.items(node, f"the values of `{fact}`")
     if len(items) > MAX_LABELS:
@@ -383,7 +383,7 @@ def _label(fact: str, key: Scalar, node: Node, form: Form) -> LabelFact | None:
     values = [value for item in items if (value := _label_value(item, fact, form)) is not None]
     twice = sorted({value for value in values if values.count(value) > 1})
     if twice:
-        form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact}` is repeated in `labels`")
+        form.find(node.place, "duplicate-value", f"value {list_names(twice)} of `{fact}` is repeated in `labels`")
     # What is wrong here refuses the file; conditions that name the label are not wrong for it.
     return LabelFact(fact, (NO_LABEL, *dict.fromkeys(values)), NO_LABEL)
 
@@ -396,7 +396,9 @@ def _label_value(node: Node, fact: str, form: Form) -> str | None:
         return None
     if value is not None and is_glob(value):
         hint = "write out each value"
-        form.find(node.place, "reserved-value", f"{shown(value)} cannot be a value of `{fact}`: it is a pattern", hint)
+        form.find(
+            node.place, "reserved-value", f"{as_code(value)} cannot be a value of `{fact}`: it is a pattern", hint
+        )
         return None
     return value
 
@@ -431,11 +433,11 @@ def with_names(question: Question, readers: Iterable[Rule | Law], form: Form) ->
     for fact in question.facts.values():
         mine = [part for part in parts if part.fact == fact.name]
         if isinstance(fact, NameFact) and mine:
-            facts += _classed(fact, mine, form)
+            facts += _classes_of(fact, mine, form)
     return question.having(facts)
 
 
-def _classed(fact: NameFact, parts: list[Is], form: Form) -> Iterator[NameFact]:
+def _classes_of(fact: NameFact, parts: list[Is], form: Form) -> Iterator[NameFact]:
     lists = [part.values for part in parts]
     place = parts[0].place
     assert place is not None

@@ -88,7 +88,7 @@ class _Automaton:
         self._order = {character: number for number, character in enumerate(self._literals)}
         # To the patterns, all characters that stand in none of them are the same; no other of them has fewer bytes.
         self._other = next(each for each in _PLAIN if each not in self._literals)
-        self.start = self._closed(start)
+        self.start = self._close(start)
 
     def _add(self, pattern: str, place: int) -> int:
         """Add a pattern whose first character is at a place, and return the place behind the last."""
@@ -120,7 +120,7 @@ class _Automaton:
     def step(self, state: int, character: str) -> int:
         """Return the state behind a character."""
         read = state & (self._literals.get(character, 0) | self._any)
-        return self._closed(read << 1 | state & self._stars)
+        return self._close(read << 1 | state & self._stars)
 
     def holding(self, state: int) -> frozenset[int]:
         """Return the units of which a pattern matches what was read."""
@@ -128,7 +128,7 @@ class _Automaton:
             return frozenset()
         return frozenset(number for number, ends in enumerate(self._ends) if state & ends)
 
-    def _closed(self, state: int) -> int:
+    def _close(self, state: int) -> int:
         """Return a state with the places behind the stars that it is at, which may stand for nothing."""
         return state | (state & self._stars) << 1
 
@@ -192,13 +192,13 @@ class NameClasses:
         return (tuple(others), True) if others else None
 
     @cached_property
-    def _matched(self) -> tuple[frozenset[Class], ...]:
+    def _matches(self) -> tuple[frozenset[Class], ...]:
         """The classes that each unit matches."""
         return tuple(frozenset(each for each in self.members if number in each) for number in range(len(self.units)))
 
     def _covering(self, wanted: frozenset[Class]) -> list[Unit]:
         """Return units that match these classes and no others; an empty list if there are none."""
-        matched = self._matched
+        matched = self._matches
         inside = [number for number, classes in enumerate(matched) if classes <= wanted]
         left, chosen = wanted, []
         for number in sorted(inside, key=lambda number: -len(matched[number])):

@@ -80,7 +80,7 @@ class Nodes:
         key = (axis, children)
         found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[key] = self._added(axis, children)
+            found = self._numbers[key] = self._add(axis, children)
         return found
 
     def below(self, node: Node) -> set[Node]:
@@ -96,9 +96,9 @@ class Nodes:
 
     def terminal(self) -> Node:
         """Return a new node without children, which no set has: a result of a diagram that has several."""
-        return self._added(len(self.points), ())
+        return self._add(len(self.points), ())
 
-    def _added(self, axis: int, children: tuple[Node, ...]) -> Node:
+    def _add(self, axis: int, children: tuple[Node, ...]) -> Node:
         if len(self._axis) >= self._most:
             raise TooManyNodes
         self._axis.append(axis)
@@ -172,7 +172,7 @@ class Nodes:
 
         return changed(diagram, where)
 
-    def restricted(self, node: Node, axis: int, points: Collection[int]) -> Node:
+    def restrict(self, node: Node, axis: int, points: Collection[int]) -> Node:
         """Return what of a set is at one of some points of an axis."""
         inside = tuple(FULL if point in points else EMPTY for point in range(self.points[axis]))
         return self.intersection(node, self.node(axis, inside))

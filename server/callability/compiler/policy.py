@@ -29,7 +29,16 @@ from callability.compiler.question import Question
 from callability.compiler.questions import QUESTIONS
 from callability.compiler.rule_file import Case, read_cases, read_head, read_rule_set
 from callability.compiler.rule_set import RuleSet
-from callability.contract.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
+from callability.contract.finding import (
+    Finding,
+    Place,
+    Severity,
+    as_code,
+    did_you_mean,
+    has_errors,
+    in_order,
+    list_names,
+)
 from callability.contract.vocabulary import ACTIONS, Action
 from callability.files import document
 from callability.files.document import Node
@@ -184,9 +193,9 @@ def _check_names(source: PolicySource) -> list[Finding]:
         if file.path.suffix != ".yaml":
             findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file must end in `.yaml`"))
         elif file.question not in QUESTIONS:
-            hint = did_you_mean(file.question, QUESTIONS) or f"one of {listed(QUESTIONS)}"
+            hint = did_you_mean(file.question, QUESTIONS) or f"one of {list_names(QUESTIONS)}"
             findings.append(
-                Finding(Place(file.shown), "unknown-question", f"{shown(file.question)} is not a question", hint)
+                Finding(Place(file.shown), "unknown-question", f"{as_code(file.question)} is not a question", hint)
             )
     return findings
 
@@ -196,22 +205,22 @@ def _check_question(
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
     rules, tests = (next((file for file in mine if file.tests is kind), None) for kind in (False, True))
-    root, findings = _parsed(rules)
+    root, findings = _parse(rules)
     rule_set, found = read_rule_set(root, question) if root else (None, ())
     # Tests may use labels and facts that the rule file declares; their findings are reported even if its rules are
     # refused.
     declared = read_head(root, question, Form()) if root else question
     with ThreadPoolExecutor(max_workers=1) as pool:
         # A diagram is built while the tests are read, and the engine confirms it, in a process, while it is proved.
-        diagram = pool.submit(_built, rule_set) if rule_set else None
-        node, malformed = _parsed(tests)
+        diagram = pool.submit(_build, rule_set) if rule_set else None
+        node, malformed = _parse(tests)
         cases, misread = read_cases(node, declared) if node else ((), ())
         findings += (*malformed, *misread, *found)
         if rule_set is None or diagram is None or rules is None:
             return None, [*findings]
         try:
-            confirmed = pool.submit(_confirmed, rule_set, diagram.result(), by, rules.shown)
-            proved, unproved = _proved(rule_set, diagram.result(), cases, advice=advice)
+            confirmed = pool.submit(_confirm, rule_set, diagram.result(), by, rules.shown)
+            proved, unproved = _prove(rule_set, diagram.result(), cases, advice=advice)
             if wants_tests and tests is None:
                 findings = (*findings, _no_tests(rules))
             return replace(proved, confirmation=confirmed.result()), [*findings, *unproved]
@@ -219,7 +228,7 @@ def _check_question(
             return None, [*findings, error.finding]
 
 
-def _parsed(file: PolicyFile | None) -> tuple[Node | None, tuple[Finding, ...]]:
+def _parse(file: PolicyFile | None) -> tuple[Node | None, tuple[Finding, ...]]:
     if file is None:
         return None, ()
     try:
@@ -232,15 +241,15 @@ _EvaluatorOf = Callable[..., Evaluator]
 """An `evaluator` to which the rule set is still to be given."""
 
 
-def _built(rule_set: RuleSet) -> DecisionDiagram:
+def _build(rule_set: RuleSet) -> DecisionDiagram:
     return build(rule_set, space_of(rule_set))
 
 
-def _confirmed(rule_set: RuleSet, diagram: DecisionDiagram, by: _EvaluatorOf | None, file: str) -> Confirmation | None:
+def _confirm(rule_set: RuleSet, diagram: DecisionDiagram, by: _EvaluatorOf | None, file: str) -> Confirmation | None:
     return confirm(diagram, by(rule_set, diagram.space, file)) if by else None
 
 
-def _proved(
+def _prove(
     rule_set: RuleSet, diagram: DecisionDiagram, cases: tuple[Case, ...], *, advice: bool
 ) -> tuple[ProvedRuleSet, tuple[Finding, ...]]:
     results = tuple(run_case(case, rule_set, diagram) for case in cases)
@@ -248,7 +257,7 @@ def _proved(
     proved = ProvedRuleSet(rule_set, diagram, len(cases) - len(failed), results)
     try:
         decided = Decided(rule_set, diagram)
-        return proved, (*prove(rule_set, decided, advice=advice), *failed, *_untested(rule_set, decided, results))
+        return proved, (*prove(rule_set, decided, advice=advice), *failed, *_find_untested(rule_set, decided, results))
     except TooManyNodes:
         raise NotDecided(too_large(rule_set.rules[-1], diagram.space)) from None
 
@@ -259,7 +268,7 @@ def _no_tests(rules: PolicyFile) -> Finding:
     return Finding(Place(rules.shown), "no-tests", "has no tests", hint, Severity.WARNING)
 
 
-def _untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:
+def _find_untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:
     """Find rules that decide in no test, if there are tests."""
     if results:
         reached = rule_coverage(rule_set, decided, (result.case.facts for result in results if result.verdict))

@@ -32,7 +32,7 @@ from callability.compiler.rule_set import (
     status_words,
     verdict_words,
 )
-from callability.contract.finding import Finding, Place, Severity, Witness, did_you_mean, listed, shown
+from callability.contract.finding import Finding, Place, Severity, Witness, as_code, did_you_mean, list_names
 from callability.contract.vocabulary import Action
 from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not, atoms, decide
 
@@ -51,7 +51,7 @@ class Difference:
 
     def __str__(self) -> str:
         if self.part:
-            return f"{self.what} lacks {shown(self.expected)}"
+            return f"{self.what} lacks {as_code(self.expected)}"
         return f"{self.what} `{self.found}` where `{self.expected}` is expected"
 
 
@@ -69,19 +69,19 @@ def run_case(case: Case, rule_set: RuleSet, diagram: DecisionDiagram) -> CaseRes
     """Run a case, and compare what it expects with what the policy does."""
     ids = [rule.id for rule in rule_set.rules]
     if case.rule is not None and case.rule not in ids:
-        sentence = f"test {shown(case.name)} expects unknown rule {shown(case.rule)}"
+        sentence = f"test {as_code(case.name)} expects unknown rule {as_code(case.rule)}"
         hint = did_you_mean(case.rule, ids)
         return CaseResult(case, None, (), Finding(case.place, "unknown-rule", sentence, hint))
-    contradicted = rule_set.question.contradicted(case.facts)
+    contradicted = rule_set.question.contradiction(case.facts)
     if contradicted:
-        sentence = f"test {shown(case.name)} has facts that cannot occur together"
+        sentence = f"test {as_code(case.name)} has facts that cannot occur together"
         return CaseResult(case, None, (), Finding(case.place, "impossible-facts", sentence, contradicted.impossible))
     verdict = diagram.verdict(case.facts)
     differences = (*_of_verdict(case, verdict), *_of_words(case, verdict, rule_set))
     if not differences:
         return CaseResult(case, verdict, (), None)
     more = f"; and {len(differences) - MAX_LISTED:,} more" if len(differences) > MAX_LISTED else ""
-    sentence = f"test {shown(case.name)} fails: {'; '.join(map(str, differences[:MAX_LISTED]))}{more}"
+    sentence = f"test {as_code(case.name)} fails: {'; '.join(map(str, differences[:MAX_LISTED]))}{more}"
     return CaseResult(case, verdict, differences, Finding(case.place, "test-failed", sentence))
 
 
@@ -114,9 +114,9 @@ class Decided:
         self.sets, verdicts = diagram.sets()
         self.verdicts: Mapping[Verdict, CombinationSet] = verdicts
         each = self.verdicts.items()
-        self._certain = _joined((verdict.rule, where) for verdict, where in each if not verdict.undetermined)
-        self._undetermined = _joined((verdict.rule, where) for verdict, where in each if verdict.undetermined)
-        self._statuses = _joined((verdict.status, where) for verdict, where in each)
+        self._certain = _join((verdict.rule, where) for verdict, where in each if not verdict.undetermined)
+        self._undetermined = _join((verdict.rule, where) for verdict, where in each if verdict.undetermined)
+        self._statuses = _join((verdict.status, where) for verdict, where in each)
         self._rule_set = rule_set
 
     def certain(self, rule: str) -> CombinationSet:
@@ -149,7 +149,7 @@ class Decided:
         return found
 
 
-def _joined(pairs: Iterable[tuple[Name, CombinationSet]]) -> dict[Name, CombinationSet]:
+def _join(pairs: Iterable[tuple[Name, CombinationSet]]) -> dict[Name, CombinationSet]:
     joined: dict[Name, CombinationSet] = {}
     for name, where in pairs:
         joined[name] = joined[name] | where if name in joined else where
@@ -207,13 +207,15 @@ _Key = tuple[int, int | None, bool]
 
 def coverage(rule_set: RuleSet, decided: Decided, tested: Iterable[Mapping[str, str]]) -> Coverage:
     """Return what tests with these facts reach. What no combination of facts can reach is no goal."""
-    reached = {key for facts in tested for key in _reached(rule_set, facts)}
+    reached = {key for facts in tested for key in _keys_reached(rule_set, facts)}
     return Coverage(*(_share(goals(rule_set, decided), reached, decided) for goals in (_rules, _truths_to_try)))
 
 
 def rule_coverage(rule_set: RuleSet, decided: Decided, tested: Iterable[Mapping[str, str]]) -> Share:
     """Return which rules decide in tests with these facts, of those that decide at all."""
-    return _share(_rules(rule_set, decided), {key for facts in tested for key in _reached(rule_set, facts)}, decided)
+    return _share(
+        _rules(rule_set, decided), {key for facts in tested for key in _keys_reached(rule_set, facts)}, decided
+    )
 
 
 _Place = tuple[Rule, Is | None, CombinationSet]
@@ -226,7 +228,7 @@ def _share(goals: Iterable[tuple[_Key, _Place]], reached: set[_Key], decided: De
     return Share(len(each), tuple(missed))
 
 
-def _reached(rule_set: RuleSet, facts: Mapping[str, str]) -> Iterator[_Key]:
+def _keys_reached(rule_set: RuleSet, facts: Mapping[str, str]) -> Iterator[_Key]:
     decision = decide(rule_set.rules, facts)
     for number, rule in enumerate(rule_set.rules[: decision.rule + 1]):
         for part, atom in enumerate(atoms(rule.when)):
@@ -290,7 +292,7 @@ class _Weighed:
 
 def check_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
     """Find parts, and values in lists, without which each answer would be the same, in rules that decide."""
-    for rule, weighed in _weighed(rules, decided):
+    for rule, weighed in _weigh_rules(rules, decided):
         if not weighed.changed(decided.sets.none, decided.sets.none):
             what = f"part `{_part_text(weighed.part, decided)}` of"
             yield _never_matters(rule, weighed.part, what, weighed.truths.certain, decided)
@@ -302,7 +304,7 @@ def _check_values(rule: Rule, weighed: _Weighed, decided: Decided) -> Iterator[F
     part, fact = weighed.part, decided.sets.space.question.facts[weighed.part.fact]
     needless = fact.needless(part.values)
     for value in sorted(part.values):
-        what = f"value {shown(value)} of `{part.fact}` in"
+        what = f"value {as_code(value)} of `{part.fact}` in"
         having = decided.sets.where(part.fact, fact.held_with(value))
         if not weighed.matters(having):
             yield _never_matters(rule, part, what, having, decided)
@@ -314,7 +316,7 @@ def _check_values(rule: Rule, weighed: _Weighed, decided: Decided) -> Iterator[F
 def needless_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
     """Find parts that are true wherever they matter; to say so may be what makes a rule readable."""
     every, none = decided.sets.all, decided.sets.none
-    for rule, weighed in _weighed(rules, decided):
+    for rule, weighed in _weigh_rules(rules, decided):
         matters = weighed.changed(none, none)
         if matters and not weighed.changed(every, every):
             sentence = f"part `{_part_text(weighed.part, decided)}` of rule `{rule.id}` is true wherever it matters"
@@ -324,7 +326,7 @@ def needless_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Findin
             yield Finding(place, "part-always-true", sentence, hint, Severity.NOTE, witness)
 
 
-def _weighed(rules: tuple[Rule, ...], decided: Decided) -> Iterator[tuple[Rule, _Weighed]]:
+def _weigh_rules(rules: tuple[Rule, ...], decided: Decided) -> Iterator[tuple[Rule, _Weighed]]:
     for rule in rules:
         if rule.when and decided.certain(rule.id) and sum(1 for _ in atoms(rule.when)) <= MAX_PARTS:
             every = Truths(decided.sets.all, decided.sets.all)
@@ -405,7 +407,7 @@ def _check_dead(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
             yield Finding(rule.place, "never-decides", sentence, _together(rule.reads, rule_set))
             continue
         sentence = f"rule `{rule.id}` never decides: wherever it holds, a rule above it is reached first"
-        hint = f"covered by {listed(_covers(holds, rule_set, decided))}"
+        hint = f"covered by {list_names(_covers(holds, rule_set, decided))}"
         witness = decided.sets.witness(holds)
         yield Finding(rule.place, "never-decides", sentence, hint, witness=witness)
 
@@ -438,7 +440,7 @@ def _check_actions(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
 def _idle_actions(actions: Collection[Action]) -> str:
     """Say that the facts and labels that actions would change lock nothing when the rule decides."""
     facts = sorted(action.fact for action in actions if action.fact)
-    locks = f"{listed(facts)} {'lock' if len(facts) > 1 else 'locks'} nothing" if facts else ""
+    locks = f"{list_names(facts)} {'lock' if len(facts) > 1 else 'locks'} nothing" if facts else ""
     labels = "a change of labels lifts nothing" if any(action.labels for action in actions) else ""
     return f"when the rule decides, {' and '.join(filter(None, (locks, labels)))}"
 
@@ -486,8 +488,8 @@ def _check_defaults(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
 def _unsafe(rule_set: RuleSet, fact: Fact, value: str, wrong: CombinationSet, decided: Decided) -> Finding:
     count = wrong.size
     sentence = (
-        f"the default of `{fact.name}`, {shown(fact.open_value)}, makes tools callable that {shown(value)} locks, in"
-        f" {count:,} combination{'s' if count > 1 else ''}: a caller that does not send the fact opens them"
+        f"the default of `{fact.name}`, {as_code(fact.open_value)}, makes tools callable that {as_code(value)} locks,"
+        f" in {count:,} combination{'s' if count > 1 else ''}: a caller that does not send the fact opens them"
     )
     hint = "give it the default that locks, or remove `asserted`: the fact is then unknown if it is not sent"
     place = rule_set.fact_places.get(fact.name, rule_set.rules[-1].place)
@@ -518,13 +520,13 @@ def _check_laws(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     """Find laws that some combination breaks, and such as are about none."""
     for law in rule_set.laws:
         about = combinations_of_law(law, decided)
-        broken = about - _kept(law, decided)
+        broken = about - _where_kept(law, decided)
         if not about:
-            sentence = f"law {shown(law.name)} is about no combination of facts"
+            sentence = f"law {as_code(law.name)} is about no combination of facts"
             hint = "; ".join(filter(None, ("its condition never holds", _together(law.reads, rule_set))))
             yield Finding(law.place, "law-of-nothing", sentence, hint, Severity.WARNING)
         elif broken:
-            yield _broken(law, broken, decided)
+            yield _law_finding(law, broken, decided)
 
 
 def combinations_of_law(law: Law, decided: Decided) -> CombinationSet:
@@ -533,19 +535,19 @@ def combinations_of_law(law: Law, decided: Decided) -> CombinationSet:
     return truths.certain if law.always else truths.possible
 
 
-def _kept(law: Law, decided: Decided) -> CombinationSet:
+def _where_kept(law: Law, decided: Decided) -> CombinationSet:
     named = reduce(or_, (decided.status(status) for status in law.statuses))
     return named if law.always else ~named
 
 
-def _broken(law: Law, broken: CombinationSet, decided: Decided) -> Finding:
+def _law_finding(law: Law, broken: CombinationSet, decided: Decided) -> Finding:
     verdict = decided.diagram.verdict_at(decided.sets.simplest(broken))
     count = broken.size
     how = "is undetermined and gives" if verdict.undetermined else "gives"
-    required = " or ".join(map(shown, law.statuses))
+    required = " or ".join(map(as_code, law.statuses))
     against = f"but the law requires {required}" if law.always else "which the law forbids"
     sentence = (
-        f"law {shown(law.name)} does not hold in {count:,} combination{'s' if count > 1 else ''}:"
+        f"law {as_code(law.name)} does not hold in {count:,} combination{'s' if count > 1 else ''}:"
         f" rule `{verdict.rule}` {how} `{verdict.status}`, {against}"
     )
     return Finding(law.place, "law-broken", sentence, witness=decided.sets.witness(broken))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from callability.compiler.names import NameClasses, name_classes, needless_patterns
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import EDIT_LABELS, NO_LABEL, UNKNOWN, Action, LiftedBy, Status
-from callability.kernel.conditions import held
+from callability.kernel.conditions import hold
 
 BOOLEAN = ("true", "false")
 
@@ -67,7 +67,7 @@ class Fact:
 
     def held_by(self, values: frozenset[str]) -> tuple[str, ...]:
         """Return its values that a condition names, or that a pattern in the condition matches."""
-        return held(values, self.values)
+        return hold(values, self.values)
 
     def written(self, values: frozenset[str]) -> tuple[str, ...]:
         """Return values as a condition spells them, in their order."""
@@ -207,7 +207,7 @@ class NameFact(Fact):
 
     def shown(self, given: str) -> str:
         """Return a name as a sentence shows it: quoted, since somebody else chose it."""
-        return given if given == UNKNOWN else shown(given)
+        return given if given == UNKNOWN else as_code(given)
 
     def describe(self, readings: Collection[str]) -> tuple[str, ...]:
         """Describe classes by their patterns."""
@@ -238,7 +238,7 @@ class Axis:
     impossible: str = ""
     normalized: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
 
-    def projected(self, read: Collection[str]) -> Axis:
+    def project(self, read: Collection[str]) -> Axis:
         """Return the axis of the facts that are read; states that are then equal become one."""
         kept = [number for number, fact in enumerate(self.facts) if fact in read]
         if self.always or len(kept) == len(self.facts):
@@ -304,7 +304,7 @@ class Question:
         """Every fact at its default."""
         return {fact.name: fact.open_value for fact in self.facts.values()}
 
-    def completed(self, written: Mapping[str, str]) -> dict[str, str]:
+    def complete(self, written: Mapping[str, str]) -> dict[str, str]:
         """Return every fact, for those that somebody wrote: these as their axes normalize them, the others open."""
         facts = {**self.open_facts, **written}
         for axis in self.axes:
@@ -313,7 +313,7 @@ class Question:
                 facts |= axis.normalized(mine)
         return facts
 
-    def contradicted(self, facts: Mapping[str, str]) -> Axis | None:
+    def contradiction(self, facts: Mapping[str, str]) -> Axis | None:
         """Return the first axis whose facts cannot be together what they are; None: the facts can occur together."""
         together = (axis for axis in self.axes if len(axis.facts) > 1)
         return next((axis for axis in together if not axis.has(facts)), None)
@@ -356,7 +356,7 @@ class Question:
         return next(status for status in self.statuses if status == name)
 
 
-def joined(one: Question, other: Question) -> Question:
+def join_questions(one: Question, other: Question) -> Question:
     """Return the question of two rule files, with the distinctions of both.
 
     Raises:

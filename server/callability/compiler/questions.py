@@ -157,15 +157,15 @@ def _attempt_states() -> Iterator[tuple[str, str, str, str]]:
 
 
 @cache
-def _meant(given: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+def _fill_in(given: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     states = (dict(zip(_ATTEMPT, state, strict=True)) for state in _attempt_states())
     otherwise = {name: fact.open_value for name, fact in _ATTEMPT.items()} | dict(given)
     return next((state for state in states if state.items() >= dict(given).items()), otherwise)
 
 
-def _normalized(given: Mapping[str, str]) -> Mapping[str, str]:
+def _normalize(given: Mapping[str, str]) -> Mapping[str, str]:
     """Return all facts of an attempt for those that somebody wrote, or these as they are if they contradict."""
-    return _meant(tuple(given.items()))
+    return _fill_in(tuple(given.items()))
 
 
 def _only(name: str, status: EnableStatus) -> Placeholder:
@@ -182,7 +182,7 @@ ENABLE_OUTCOME = Question(
             tuple(Point(" ".join(state), state) for state in _attempt_states()),
             impossible="only an attempt that failed has a load status, and only a dialog that nobody answered can have"
             " expired",
-            normalized=_normalized,
+            normalized=_normalize,
         ),
         axis_of(_CALLABLE_TOOLS),
     ),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from callability.compiler.forms import (
     Form,
-    described,
+    describe_node,
     fact_places,
     label_places,
     read_facts,
@@ -27,7 +27,16 @@ from callability.compiler.forms import (
 )
 from callability.compiler.question import Fact, NameFact, Question
 from callability.compiler.rule_set import Law, Rule, RuleSet, Text, Words, check_words, statuses_with_words
-from callability.contract.finding import Finding, Place, Severity, did_you_mean, has_errors, joined_hints, listed, shown
+from callability.contract.finding import (
+    Finding,
+    Place,
+    Severity,
+    as_code,
+    did_you_mean,
+    has_errors,
+    joined_hints,
+    list_names,
+)
 from callability.contract.vocabulary import UNKNOWN
 from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
 from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not, atoms
@@ -93,7 +102,7 @@ def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool 
         hint = "in quotes"
     else:
         hint = did_you_mean(str(found), fact.values)
-    form.find(node.place, "unknown-value", f"unknown value of `{fact.name}` in {where}: {described(node)}", hint)
+    form.find(node.place, "unknown-value", f"unknown value of `{fact.name}` in {where}: {describe_node(node)}", hint)
     return None
 
 
@@ -104,14 +113,14 @@ def find_fact(
     name = str(key.value)
     fact = question.facts.get(name)
     if fact is None:
-        hint = _nested(name, value, question) or _undeclared(name, question)
+        hint = _nesting_hint(name, value, question) or _label_hint(name, question)
         near = did_you_mean(name, (*question.facts, *others))
         hint = hint or joined_hints(near if near.startswith("did") else "", undeclared_fact(name, question)) or near
-        form.find(key.place, "unknown-fact", f"unknown fact {shown(name)} in {where}", hint)
+        form.find(key.place, "unknown-fact", f"unknown fact {as_code(name)} in {where}", hint)
     return fact
 
 
-def _undeclared(name: str, question: Question) -> str:
+def _label_hint(name: str, question: Question) -> str:
     """Say what to do about a label that is not declared; nothing if the name is none of a label."""
     prefix = next((each for each in question.labels.values() if name.startswith(each)), None)
     if prefix is None:
@@ -120,13 +129,13 @@ def _undeclared(name: str, question: Question) -> str:
     return joined_hints(near, "a label is declared under `labels`, at the head of the rule file")
 
 
-def _nested(name: str, value: Node, question: Question) -> str:
+def _nesting_hint(name: str, value: Node, question: Question) -> str:
     """Say how to write facts whose names are written as mappings in each other."""
     if not isinstance(value, DocumentMapping):
         return ""
     labels = tuple(question.labels.values())
     meant = [each for each in _paths(name, value) if each in question.facts or each.startswith(labels or ".")]
-    return f"write {listed(meant)}" if meant else ""
+    return f"write {list_names(meant)}" if meant else ""
 
 
 def _paths(name: str, value: Node) -> Iterator[str]:
@@ -142,7 +151,7 @@ def read_status(node: Node, question: Question, where: str, form: Form) -> str |
     status = form.text(node, f"`status` of {where}")
     if status is not None and status not in question.statuses:
         hint = did_you_mean(status, question.statuses)
-        form.find(node.place, "unknown-status", f"unknown status {shown(status)} in {where}", hint)
+        form.find(node.place, "unknown-status", f"unknown status {as_code(status)} in {where}", hint)
         return None
     return status
 
@@ -177,7 +186,7 @@ def _is(fact: Fact, node: Node, rule: str, form: Form) -> Condition | None:
         return None
     twice = sorted(value for value, count in Counter(sound).items() if count > 1)
     if twice:
-        form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact.name}` is repeated in {rule}")
+        form.find(node.place, "duplicate-value", f"value {list_names(twice)} of `{fact.name}` is repeated in {rule}")
         return None
     return Is(fact.name, frozenset(sound), node.place)
 
@@ -218,7 +227,7 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
     names: set[str] = set()
     for case in cases:
         if case.name in names:
-            form.find(case.place, "duplicate-test", f"test {shown(case.name)} is repeated")
+            form.find(case.place, "duplicate-test", f"test {as_code(case.name)} is repeated")
         names.add(case.name)
     return cases, tuple(form.findings)
 
@@ -228,7 +237,7 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
     if entries is None:
         return None
     name = form.text(entries["name"], "`name` of a test")
-    where = f"test {shown(name)}" if name else "a test"
+    where = f"test {as_code(name)}" if name else "a test"
     given = _facts(entries["facts"], question, where, form) if "facts" in entries else {}
     optional = ("rule", "undetermined", "words", *(["withhold_text"] if question.withholds else []))
     expect = form.mapping(entries["expect"], f"`expect` of {where}", required=("status",), optional=optional)
@@ -242,7 +251,7 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
     )
     words = _read_expected_words(expect["words"], question, where, form) if "words" in expect else {}
     return Case(
-        " ".join(name.split()), question.completed(given), status, rule, undetermined, withhold_text, words, node.place
+        " ".join(name.split()), question.complete(given), status, rule, undetermined, withhold_text, words, node.place
     )
 
 
@@ -282,7 +291,7 @@ def read_laws(node: Node, question: Question, form: Form) -> tuple[Law, ...]:
     names: set[str] = set()
     for law in laws:
         if law.name in names:
-            form.find(law.place, "duplicate-law", f"law {shown(law.name)} is repeated")
+            form.find(law.place, "duplicate-law", f"law {as_code(law.name)} is repeated")
         names.add(law.name)
     return laws
 
@@ -292,7 +301,7 @@ def _law(node: Node, question: Question, form: Form) -> Law | None:
     if entries is None:
         return None
     name = form.text(entries["name"], "`name` of a law")
-    where = f"law {shown(name)}" if name else "a law"
+    where = f"law {as_code(name)}" if name else "a law"
     when = read_when(entries["when"], question, where, form) if "when" in entries else None
     kinds = [kind for kind in _KINDS if kind in entries]
     if len(kinds) != 1:
@@ -384,7 +393,7 @@ def _id(node: Node, form: Form) -> str | None:
     text = form.text(node, "`id` of a rule")
     if text is not None and not ID.fullmatch(text):
         hint = "1 to 64 lower-case letters, digits, `.`, `_` and `-`, with a letter or digit at both ends"
-        form.find(node.place, "bad-id", f"{shown(text)} cannot be the id of a rule", hint)
+        form.find(node.place, "bad-id", f"{as_code(text)} cannot be the id of a rule", hint)
         return None
     return text
 
@@ -401,7 +410,7 @@ def _read_words(node: Node, question: Question, form: Form) -> dict[str, Words]:
         where = f"the words of `{status}`"
         if status not in question.statuses:
             hint = did_you_mean(status, question.statuses)
-            form.find(key.place, "unknown-status", f"unknown status {shown(status)} in `words`", hint)
+            form.find(key.place, "unknown-status", f"unknown status {as_code(status)} in `words`", hint)
             continue
         entries = form.mapping(value, f"entry `{status}` of `words`", required=tuple(question.texts))
         if entries is None:
@@ -427,7 +436,7 @@ def _check_order(rule_set: RuleSet) -> tuple[Finding, ...]:
     if first:
         below = [rule.id for rule in rule_set.rules[rule_set.rules.index(first) + 1 :]]
         sentence = f"rule `{first.id}` has no condition, so no rule below it ever decides"
-        findings.append(Finding(first.place, "never-decides", sentence, f"below it: {listed(below)}"))
+        findings.append(Finding(first.place, "never-decides", sentence, f"below it: {list_names(below)}"))
     return tuple(findings)
 
 
@@ -451,8 +460,9 @@ def _check_hints(rule_set: RuleSet) -> Iterator[Finding]:
     for rule in rule_set.rules:
         hints = [fact for fact in rule.reads if facts[fact].hint]
         if hints and rule.status == rule_set.question.open_status:
+            of_upstream = list_names(hints)
             sentence = (
-                f"rule `{rule.id}` makes tools callable because of {listed(hints)}, which the upstream itself claims"
+                f"rule `{rule.id}` makes tools callable because of {of_upstream}, which the upstream itself claims"
             )
             hint = "use annotations only to lock, and a label of your own to make tools callable"
             yield Finding(rule.place, "callable-on-hint", sentence, hint, Severity.WARNING)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from callability.compiler.question import DeclaredFact, LabelFact, Placeholder, Question
-from callability.contract.finding import Finding, Place, Severity, did_you_mean, has_errors, listed, shown
+from callability.contract.finding import Finding, Place, Severity, as_code, did_you_mean, has_errors, list_names
 from callability.contract.vocabulary import Action, LiftedBy, Retry, Status
 from callability.kernel.conditions import Condition, ExplainableDiagram, facts_read
 from callability.kernel.path import opens_by_itself
@@ -243,7 +243,7 @@ def _check_operators(rule_set: RuleSet) -> Iterator[Finding]:
         if words is None or question.status(rule.status).lifted_by is not LiftedBy.OPERATOR:
             continue
         fitting = [action.name for action in theirs if _changes_something(action, _words_of(rule, question))]
-        hint = f"name one by a placeholder: {listed('{' + name + '}' for name in fitting)}"
+        hint = f"name one by a placeholder: {list_names('{' + name + '}' for name in fitting)}"
         for name, template in (rule_words(rule_set, rule) or status_words(rule_set, rule.status)).items():
             if not any(action in theirs for action in actions_named(template, question)):
                 sentence = f"the `{name}` of rule `{rule.id}` names nothing that the operator can do"
@@ -270,7 +270,7 @@ def _check_placeholder(name: str | None, text: Text, words: _Words) -> Iterator[
     elif action := words.question.action(name):
         yield from _check_action(action, text, words)
     elif not any(each.name == name and each.fits(words.status) for each in words.placeholders):
-        sentence = f"unknown placeholder {shown('{' + name + '}')} in {words.where}"
+        sentence = f"unknown placeholder {as_code('{' + name + '}')} in {words.where}"
         yield Finding(text.place, "unknown-placeholder", sentence, _elsewhere(name, words) or _near(name, words))
 
 
@@ -279,7 +279,7 @@ def _elsewhere(name: str, words: _Words) -> str:
     for text, placeholders in words.question.texts.items():
         for each in placeholders:
             if each.name == name and not each.fits(words.status):
-                return f"it stands in the words of {listed(sorted(each.statuses or ()))} only"
+                return f"it stands in the words of {list_names(sorted(each.statuses or ()))} only"
             if each.name == name:
                 return f"it stands in a `{text}` of a status only"
     return ""
@@ -295,7 +295,7 @@ def _check_action(action: Action, text: Text, words: _Words) -> Iterator[Finding
     mine = [
         other.name for other in words.question.actions if words.names(other.owner) and _changes_something(other, words)
     ]
-    hint = f"it may name {listed(mine)}" if mine else ""
+    hint = f"it may name {list_names(mine)}" if mine else ""
     if not words.names(action.owner):
         sentence = (
             f"action `{{{action.name}}}` in {words.where} is the {action.owner}'s, and `{status}` is lifted by"

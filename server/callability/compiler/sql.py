@@ -154,11 +154,11 @@ class SqlFacts:
             case Is(fact=fact, values=values):
                 return self._is(self.space.question.facts[fact], values)
             case Not(part=part):
-                return f"NOT {_grouped(self.condition(part), part)}"
+                return f"NOT {_group(self.condition(part), part)}"
             case AllOf(parts=parts):
-                return " AND ".join(_grouped(self.condition(part), part) for part in parts)
+                return " AND ".join(_group(self.condition(part), part) for part in parts)
             case AnyOf(parts=parts):
-                return " OR ".join(_grouped(self.condition(part), part) for part in parts)
+                return " OR ".join(_group(self.condition(part), part) for part in parts)
 
     def holds_in(self, where: CombinationSet, axes: tuple[Axis, ...], nodes: Nodes) -> str:
         """Return a condition that is true in a set of combinations, and false or NULL elsewhere.
@@ -182,14 +182,14 @@ class SqlFacts:
             return {frozenset({"true"}): column, frozenset({"false"}): f"NOT {column}"}.get(
                 values, f"({column} OR NOT {column})"
             )
-        tests = [*self._named(column, [value for value in fact.written(values) if not is_glob(value)])]
+        tests = [*self._name_tests(column, [value for value in fact.written(values) if not is_glob(value)])]
         if isinstance(fact, NameFact):
             names = sorted(value for value in values if not is_glob(value))
             globs = sorted(filter(is_glob, values))
-            tests = [*self._named(column, names), *(self.spelling.like(column, glob) for glob in globs)]
+            tests = [*self._name_tests(column, names), *(self.spelling.like(column, glob) for glob in globs)]
         return tests[0] if len(tests) == 1 else f"({' OR '.join(tests)})"
 
-    def _named(self, column: str, values: Collection[str]) -> Iterator[str]:
+    def _name_tests(self, column: str, values: Collection[str]) -> Iterator[str]:
         texts = [self.spelling.text(value) for value in values]
         if len(texts) == 1:
             yield f"{column} = {texts[0]}"
@@ -284,7 +284,7 @@ class SqlFacts:
 _READ_ONLY = "annotations.read_only"
 
 
-def _grouped(text: str, condition: Condition) -> str:
+def _group(text: str, condition: Condition) -> str:
     return text if isinstance(condition, Is) and not text.startswith("NOT ") else f"({text})"
 
 
@@ -354,7 +354,10 @@ class _Written:
 
     def facts(self) -> Iterator[str]:
         """Yield the first part: the columns that are passed on, and what each fact is read as."""
-        kept = (f"{self._facts.column(name)} AS {self._kept(number)}" for number, name in enumerate(self._query.kept))
+        kept = (
+            f"{self._facts.column(name)} AS {self._number_of_kept(number)}"
+            for number, name in enumerate(self._query.kept)
+        )
         read = (f"{text} AS {self._facts.column(name)}" for name, text in self._facts.readings().items())
         yield "WITH facts AS ("
         yield "  SELECT"
@@ -395,7 +398,7 @@ class _Written:
         yield ")"
         yield "SELECT"
         for number, name in enumerate(self._query.kept):
-            yield f"  {self._kept(number)} AS {self._facts.column(name)},"
+            yield f"  {self._number_of_kept(number)} AS {self._facts.column(name)},"
         yield from self._verdict()
         yield "FROM answered"
 
@@ -445,9 +448,9 @@ class _Written:
                     else:
                         tests.append((fact, self._facts.holds_in(where, self._sets.axes, self._sets.nodes)))
             if tests:
-                yield -number, self._listed(tests)
+                yield -number, self._fact_list(tests)
 
-    def _listed(self, tests: list[tuple[str, str]]) -> str:
+    def _fact_list(self, tests: list[tuple[str, str]]) -> str:
         """Return a text of the facts whose tests are true, with commas between them."""
         text = self._spelling.text
         if len(tests) == 1:
@@ -463,7 +466,7 @@ class _Written:
         facts = [self._rule_set.question.facts[name] for name in rule.reads]
         return all(fact.asserted and not isinstance(fact, NameFact) for fact in facts)
 
-    def _kept(self, number: int) -> str:
+    def _number_of_kept(self, number: int) -> str:
         return f"kept_{number + 1}"
 
     def _case(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from callability.compiler.diagram import DecisionDiagram, InnerNode
-from callability.compiler.difference import Box, PolicyChange, boxes, combinations_in, needed
+from callability.compiler.difference import Box, PolicyChange, boxes, combinations_in, needed_boxes
 from callability.compiler.proof import Decided
 from callability.compiler.question import Axis, NameFact, Question
 from callability.compiler.rule_set import RuleSet, Verdict
@@ -58,7 +58,7 @@ def _rows(rule_set: RuleSet, decided: Decided) -> Iterator[Row]:
             wanted = decided.undetermined(rule.id) if undetermined else decided.certain(rule.id)
             allowed = above | wanted
             status = question.undetermined if undetermined else rule.status
-            for box in needed(tuple(boxes(wanted, allowed, sets)), wanted, sets):
+            for box in needed_boxes(tuple(boxes(wanted, allowed, sets)), wanted, sets):
                 mine = combinations_in(box, sets) - above
                 above |= mine
                 yield Row(question.describe(box), status, rule.id, undetermined, mine.size, box)
@@ -179,7 +179,7 @@ def of_diagram(diagram: DecisionDiagram) -> Plain:
 
 def as_dot(name: str, diagram: DecisionDiagram) -> str:
     """Return a decision diagram in the language of Graphviz: an edge names the values for which it is taken."""
-    return "\n".join((f"digraph {_quoted(name)} {{", *_dot_lines(diagram), "}"))
+    return "\n".join((f"digraph {_quote(name)} {{", *_dot_lines(diagram), "}"))
 
 
 def _of_verdict(verdict: Verdict) -> dict[str, Any]:
@@ -201,16 +201,16 @@ def _dot_lines(diagram: DecisionDiagram) -> Iterator[str]:
         notes = [verdict.status, f"by {verdict.rule}"]
         notes += ["undetermined"] if verdict.undetermined else []
         notes += ["text withheld"] if verdict.withhold_text else []
-        yield f"  n{number} [shape=box, label={_quoted(*notes)}];"
+        yield f"  n{number} [shape=box, label={_quote(*notes)}];"
     # The first node to be tested comes first, so that it is drawn at the top.
     for number in reversed(range(len(diagram.verdicts), len(diagram.verdicts) + len(diagram.inner))):
         node = diagram.node(number)
         if node is not None:
             axis = diagram.axes[node.place]
-            yield f"  n{number} [label={_quoted(*axis.facts)}];"
+            yield f"  n{number} [label={_quote(*axis.facts)}];"
             for child, points in diagram.branches(node).items():
                 label = _values(axis, points, diagram.space.question)
-                yield f"  n{number} -> n{child} [label={_quoted(label)}];"
+                yield f"  n{number} -> n{child} [label={_quote(label)}];"
 
 
 def _values(axis: Axis, points: Collection[int], question: Question) -> str:
@@ -224,6 +224,6 @@ def _values(axis: Axis, points: Collection[int], question: Question) -> str:
     return ", ".join(states)
 
 
-def _quoted(*lines: str) -> str:
+def _quote(*lines: str) -> str:
     r"""Return a string of Graphviz with lines; a backslash in one of them is escaped, as `\n` means a new line."""
     return '"' + r"\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'

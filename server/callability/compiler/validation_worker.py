@@ -27,7 +27,7 @@ _WHOLE = "/"
 """The name of the policy as a whole in findings: no file can have it."""
 
 
-def validated(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
+def validate(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
     """Check the files of a request, whose names hold no `/`."""
     paths = {file.name: PurePosixPath(file.name) for file in request.files}
     files = tuple(PolicyFile(paths[file.name], file.name, file.data) for file in request.files)
@@ -37,19 +37,19 @@ def validated(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
     return pb.ValidatePolicyResponse(
         sound=policy is not None,
         revision=policy.revision if policy else "",
-        findings=[finding_message(_placed(finding)) for finding in check.findings[: limits.POLICY_FINDINGS]],
+        findings=[finding_message(_place(finding)) for finding in check.findings[: limits.POLICY_FINDINGS]],
         errors=count_of(Severity.ERROR, check.findings),
         warnings=count_of(Severity.WARNING, check.findings),
-        rule_sets=[_described(name, proved) for name, proved in sorted(check.proved.items())],
+        rule_sets=[_describe(name, proved) for name, proved in sorted(check.proved.items())],
         engine=engines(check.proved.values()),
     )
 
 
-def _described(name: str, proved: ProvedRuleSet) -> pb.RuleSet:
+def _describe(name: str, proved: ProvedRuleSet) -> pb.RuleSet:
     return rule_set_message(name, rule_set_of(confirmed_rule_set(proved)), actions_of([proved]))
 
 
-def _placed(finding: Finding) -> Finding:
+def _place(finding: Finding) -> Finding:
     """Return a finding; one about the policy as a whole is in no file."""
     return finding if finding.place.file != _WHOLE else replace(finding, place=replace(finding.place, file=""))
 
@@ -58,7 +58,7 @@ def main() -> None:
     """Check the policy on standard input."""
     limit_this_process(MAX_CPU)
     request = pb.ValidatePolicyRequest.FromString(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(validated(request).SerializeToString())
+    sys.stdout.buffer.write(validate(request).SerializeToString())
 
 
 if __name__ == "__main__":

@@ -118,18 +118,18 @@ def did_you_mean(found: str, wanted: Iterable[str]) -> str:
     """Return a hint that names the nearest wanted name, or all of them where none is near and they are few."""
     names = sorted(wanted)
     if near := nearest(found, names):
-        return f"did you mean {shown(near)}?"
-    return f"one of {listed(names)}" if 0 < len(names) <= 12 else ""
+        return f"did you mean {as_code(near)}?"
+    return f"one of {list_names(names)}" if 0 < len(names) <= 12 else ""
 
 
-def listed(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """Return names in backticks, joined by commas: the first 20, and how many more there are."""
     every = tuple(names)
     more = f" and {len(every) - MAX_LISTED:,} more" if len(every) > MAX_LISTED else ""
-    return ", ".join(map(shown, every[:MAX_LISTED])) + more
+    return ", ".join(map(as_code, every[:MAX_LISTED])) + more
 
 
-def shown(word: str) -> str:
+def as_code(word: str) -> str:
     """Return somebody's word in backticks, fit for one line: escaped, and cut at 128 characters."""
     escaped = "".join(
         character if character.isprintable() and character != "`" else f"\\u{ord(character):04x}" for character in word

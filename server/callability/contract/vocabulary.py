@@ -98,14 +98,14 @@ def _parts(text: str, nested: int) -> Iterator[tuple[str, bool]]:
             yield from _parts(node, nested - 1)
         return
     for string, name in _JSON_STRING.findall(document):
-        part = _unescaped(string)
+        part = _unescape(string)
         if name:
             yield part, True
         elif not _ADDRESS_FIRST.match(part):
             yield from _parts(part, nested - 1)
 
 
-def _unescaped(string: str) -> str:
+def _unescape(string: str) -> str:
     try:
         text: str = json.loads(f'"{string}"', strict=False)
     except ValueError:

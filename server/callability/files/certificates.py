@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from callability.contract.finding import Finding, Place, line, shown
+from callability.contract.finding import Finding, Place, as_code, line
 from callability.files import document
 from callability.files.watching import looks
 from callability.process.address import socket_path
@@ -170,7 +170,7 @@ def _seen_by_a_client(path: Path, chain: bytes, context: ssl.SSLContext) -> dict
         raise CertificateRefused(finding) from error
     except ssl.SSLError as error:
         # Such as a key of a kind or on a curve that no client of today offers.
-        sentence = f"no client can connect with the certificate: {shown(error.reason or 'TLS failed')}"
+        sentence = f"no client can connect with the certificate: {as_code(error.reason or 'TLS failed')}"
         finding = Finding(Place(str(path)), "bad-certificate", sentence, _USUAL_KEYS)
         raise CertificateRefused(finding) from error
 
@@ -282,7 +282,9 @@ def _digest(files: CertificateFiles) -> str:
     return found.hexdigest()
 
 
-async def presented(address: str, certificate: bytes | None, key: bytes | None) -> tuple[bytes, tuple[str, ...]]:
+async def presented_certificate(
+    address: str, certificate: bytes | None, key: bytes | None
+) -> tuple[bytes, tuple[str, ...]]:
     """Return the certificate that a server presents, in PEM, and the names that it is for.
 
     Nothing is sent to the server but a client certificate, if one is given. Without it, a server that requires one
@@ -301,17 +303,17 @@ async def presented(address: str, certificate: bytes | None, key: bytes | None) 
             joined.write(key + b"\n" + certificate)
             joined.flush()
             client.load_cert_chain(f"/proc/self/fd/{joined.fileno()}", password=lambda: "")
-    found = (await _connected(address, client)).getpeercert(binary_form=True)
+    found = (await _connect(address, client)).getpeercert(binary_form=True)
     assert found is not None
     # The names are only known of a certificate that was verified.
     client.load_verify_locations(cadata=found)
     client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     client.verify_mode = ssl.CERT_REQUIRED
-    names = names_of((await _connected(address, client)).getpeercert() or {})
+    names = names_of((await _connect(address, client)).getpeercert() or {})
     return ssl.DER_cert_to_PEM_cert(found).encode(), names
 
 
-async def _connected(address: str, client: ssl.SSLContext) -> ssl.SSLObject:
+async def _connect(address: str, client: ssl.SSLContext) -> ssl.SSLObject:
     """Return the state of a connection after its handshake; the connection is closed."""
     if address.startswith("unix:"):
         path = socket_path(address)

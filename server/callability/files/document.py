@@ -32,7 +32,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as YamlNode
 from ruamel.yaml.reader import ReaderError
 
-from callability.contract.finding import Finding, Place, shown
+from callability.contract.finding import Finding, Place, as_code
 from callability.process.regular_file import read_regular
 
 ENDINGS = (".json", ".jsonc")
@@ -71,7 +71,7 @@ def without_comments(text: str) -> str:
     Raises:
         UnclosedComment: a comment does not end.
     """
-    return _blanked(text, sorted(_superfluous(text)))
+    return _blank(text, sorted(_superfluous(text)))
 
 
 def with_colons_behind_keys(text: str) -> str:
@@ -96,7 +96,7 @@ def _superfluous(text: str) -> Iterator[tuple[int, int]]:
         before = written
 
 
-def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
     parts, done = [], 0
     for start, end in spans:
         parts += [text[done:start], _VISIBLE.sub(" ", text[start:end])]
@@ -179,7 +179,7 @@ def read_bytes(path: Path, file: str | None = None, most: int = MAX_BYTES) -> by
         return read_regular(path, most + 1)
     except OSError as error:
         sentence = f"cannot be read: {(error.strerror or 'error').lower()}"
-        unreadable = refused(Place(file or str(path)), "unreadable-file", sentence)
+        unreadable = refusal(Place(file or str(path)), "unreadable-file", sentence)
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise OutOfDescriptors(unreadable.findings) from error
         raise unreadable from error
@@ -199,7 +199,7 @@ def parse(data: bytes, file: str) -> Node:
         Refused: it is too large or is not one well-formed document.
     """
     if len(data) > MAX_BYTES:
-        raise refused(Place(file), "file-too-large", f"is larger than {MAX_BYTES:,} bytes")
+        raise refusal(Place(file), "file-too-large", f"is larger than {MAX_BYTES:,} bytes")
     try:
         # The places of an error count from after the byte order mark.
         data = data.removeprefix(BOM_UTF8)
@@ -207,7 +207,7 @@ def parse(data: bytes, file: str) -> Node:
     except UnicodeDecodeError as error:
         before = re.split("\r\n|[\r\n]", data[: error.start].decode())
         place = Place(file, len(before), len(before[-1]) + 1)
-        raise refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
+        raise refusal(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
     # The library takes longer to import than a program without files takes to start.
     pass  # MOVED
 
@@ -238,10 +238,10 @@ def _checked_json(text: str, file: str) -> str:
     except UnclosedComment as error:
         before = text[: error.position].split("\n")
         place = Place(file, len(before), len(before[-1]) + 1)
-        raise refused(place, "not-json", "a comment begins here and is not closed", "close it with `*/`") from error
+        raise refusal(place, "not-json", "a comment begins here and is not closed", "close it with `*/`") from error
     except json.JSONDecodeError as error:
         hint = "remove the comma before `]` or `}`" if _needless_comma(text, error.pos) else ""
-        raise refused(Place(file, error.lineno, error.colno), "not-json", "is not valid JSON here", hint) from error
+        raise refusal(Place(file, error.lineno, error.colno), "not-json", "is not valid JSON here", hint) from error
     except RecursionError as error:
         raise too_deep(Place(file)) from error
     text = with_colons_behind_keys(text.replace("\t", " "))
@@ -254,14 +254,14 @@ def _needless_comma(text: str, position: int) -> bool:
     return re.match(r",\s*[\]}]", text[max(comma, 0) :]) is not None
 
 
-def refused(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
+def refusal(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
     """Return the error of a file with one finding."""
     return Refused((Finding(place, code, sentence, hint),))
 
 
 def too_deep(place: Place) -> Refused:
     """Return the error of a file that is nested too deeply."""
-    return refused(place, "nested-too-deep", f"is nested more than {MAX_DEPTH} levels deep")
+    return refusal(place, "nested-too-deep", f"is nested more than {MAX_DEPTH} levels deep")
 
 
 MAX_VALUES = 50_000
@@ -345,7 +345,7 @@ def fault(error: MarkedYAMLError, text: str) -> Fault:
     stray = _STRAY.search(found)
     # The library may take a wrong closing bracket for an entry, and give its place as that of the opening one.
     if "flow" in found and opening is not None and _bracket(opening, text) in _PAIRS:
-        return _unclosed(mark, opening, text, closing=stray[1] if stray else "")
+        return _bracket_fault(mark, opening, text, closing=stray[1] if stray else "")
     if stray:
         problem = "this `,` separates nothing" if stray[1] == "," else f"this `{stray[1]}` closes nothing"
         return _at(mark, problem, "remove it")
@@ -360,7 +360,7 @@ def _at(mark: StringMark | None, problem: str, hint: str) -> Fault:
     return Fault(mark.line + 1, mark.column + 1, problem, hint) if mark else Fault(0, 0, problem, hint)
 
 
-def _unclosed(mark: StringMark | None, opening: StringMark, text: str, *, closing: str) -> Fault:
+def _bracket_fault(mark: StringMark | None, opening: StringMark, text: str, *, closing: str) -> Fault:
     """Distinguish a wrong closing bracket from one that is missing."""
     bracket = _bracket(opening, text)
     if closing in _PAIRS.values():
@@ -413,9 +413,9 @@ class _Reader:
     def document(self, text: str) -> Node:
         if directive := _DIRECTIVE.match(text):
             raise self._directive(text, directive.end())
-        root = self._composed(text)
+        root = self._compose(text)
         if root is None:
-            raise refused(Place(self.file), "empty-file", "is empty")
+            raise refusal(Place(self.file), "empty-file", "is empty")
         node = self._node(root)
         if self.findings:
             raise Refused(tuple(self.findings))
@@ -423,9 +423,9 @@ class _Reader:
 
     def _directive(self, text: str, position: int) -> Refused:
         place = Place(self.file, len(re.split("\r\n|[\n\r]", text[:position])), 1)
-        return refused(place, "directive", "a directive (`%...`) is not supported", "files are YAML 1.2")
+        return refusal(place, "directive", "a directive (`%...`) is not supported", "files are YAML 1.2")
 
-    def _composed(self, text: str) -> YamlNode | None:
+    def _compose(self, text: str) -> YamlNode | None:
         try:
             return compose(text)
         except KeyError as error:
@@ -439,16 +439,16 @@ class _Reader:
                 raise too_deep(place) from error
             if isinstance(error, TooMany):
                 sentence = f"has more than {MAX_VALUES:,} values, keys among them"
-                raise refused(place, "too-many-values", sentence) from error
+                raise refusal(place, "too-many-values", sentence) from error
             line, column, problem, hint = fault(error, text)
-            raise refused(Place(self.file, line, column), "not-yaml", f"is not YAML: {problem}", hint) from error
+            raise refusal(Place(self.file, line, column), "not-yaml", f"is not YAML: {problem}", hint) from error
         except ReaderError as error:
             before = re.split("\r\n|[\n\r]", text[: error.position])
             place = Place(self.file, len(before), len(before[-1]) + 1)
             sentence = f"is not YAML: the character U+{ord(text[error.position]):04X} is not allowed in a file"
-            raise refused(place, "not-yaml", sentence, "remove it") from error
+            raise refusal(place, "not-yaml", sentence, "remove it") from error
         except (YAMLError, ValueError) as error:
-            raise refused(
+            raise refusal(
                 Place(self.file), "not-yaml", "is not YAML: it contains a character that is not allowed in a file"
             ) from error
 
@@ -478,7 +478,7 @@ class _Reader:
             if not isinstance(key, Scalar) or not isinstance(key.value, str):
                 self._find(key.place, "key-not-text", "a key is not text", "quote it, or write `placeholder` in quotes")
             elif key.value in keys:
-                self._find(key.place, "duplicate-key", f"key {shown(key.value)} is repeated")
+                self._find(key.place, "duplicate-key", f"key {as_code(key.value)} is repeated")
             else:
                 keys.add(key.value)
                 yield key, value

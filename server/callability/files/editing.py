@@ -23,7 +23,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as LaidNode
 
-from callability.contract.finding import Place, shown
+from callability.contract.finding import Place, as_code
 from callability.files import document
 from callability.files.document import Node, is_json
 from callability.process.regular_file import replacing
@@ -72,7 +72,7 @@ class Spelling:
         return self._value(text)
 
     def _key(self, key: str) -> str:
-        return key if self._is_plain(_PLAIN_KEY, key) else self._quoted(key)
+        return key if self._is_plain(_PLAIN_KEY, key) else self._quote(key)
 
     def _value(self, value: Value) -> str:
         if isinstance(value, bool):
@@ -81,12 +81,12 @@ class Spelling:
             return json.dumps(value)
         if not isinstance(value, str):
             return f"[{', '.join(map(self.item, value))}]"
-        return value if self._is_plain(_PLAIN_VALUE, value) else self._quoted(value)
+        return value if self._is_plain(_PLAIN_VALUE, value) else self._quote(value)
 
     def _is_plain(self, pattern: re.Pattern[str], text: str) -> bool:
         return not self.is_json and pattern.fullmatch(text) is not None and text.lower() not in _OTHERWISE_READ
 
-    def _quoted(self, text: str) -> str:
+    def _quote(self, text: str) -> str:
         double = f'"{"".join(map(self._character, text))}"'
         if self.is_json or not text.isprintable():
             return double
@@ -156,7 +156,7 @@ class Layout:
             raise Unclear
         return ((old.start_mark.index, old.end_mark.index, new),)
 
-    def inserted(self, mapping: LaidNode, tree: Tree) -> tuple[Splice, ...]:
+    def insert_entries(self, mapping: LaidNode, tree: Tree) -> tuple[Splice, ...]:
         """Write further entries behind the last one of a mapping.
 
         Raises:
@@ -382,7 +382,7 @@ class EditRefused(Exception):
     """Values that cannot be set without touching something else; the message says where, and what to do by hand."""
 
 
-def edited(data: bytes, file: str, tree: Tree) -> bytes:
+def edited_bytes(data: bytes, file: str, tree: Tree) -> bytes:
     """Return the bytes of a file in which values are set, or the same bytes where they say so already.
 
     Mappings that are not there yet are made. `file` is the name in errors; one that ends in `.json` or `.jsonc` is
@@ -395,15 +395,15 @@ def edited(data: bytes, file: str, tree: Tree) -> bytes:
     root = document.parse(data, file)
     before = document.plain(root)
     try:
-        after = _changed(before, tree)
+        after = _change(before, tree)
         # Their representations distinguish `true` from `1` and keep the order of the keys; equality does neither.
         if repr(after) == repr(before):
             return data
-        result = _spliced(data, file, root, tree)
+        result = _splice(data, file, root, tree)
     except Unclear:
-        raise _refused(root, tree) from None
+        raise _refusal(root, tree) from None
     if not _says(result, file, after):
-        raise _refused(root, tree)
+        raise _refusal(root, tree)
     return result
 
 
@@ -416,7 +416,7 @@ def created(file: str, tree: Tree) -> bytes:
     in_json = is_json(file)
     lines = Spelling(in_json).lines(tree, "  " if in_json else "", "  ", braces=in_json)
     result = (f"{{\n{lines}\n}}\n" if in_json else f"{lines}\n").encode("utf-8", "surrogatepass")
-    if not _says(result, file, _changed(None, tree)):
+    if not _says(result, file, _change(None, tree)):
         raise EditRefused(f"{Place(file)}: these values cannot be written so that they can be read again")
     return result
 
@@ -450,7 +450,7 @@ def without(data: bytes, file: str, keys: tuple[str, ...]) -> bytes:
             return result
     raise EditRefused(
         f"{_nearest(root, keys)}: this cannot be edited without touching something else; edit it by hand: remove"
-        f" {shown(keys[-1])}"
+        f" {as_code(keys[-1])}"
     )
 
 
@@ -470,7 +470,7 @@ def _says(data: bytes, file: str, wanted: object) -> bool:
     return repr(said) == repr(wanted)
 
 
-def _spliced(data: bytes, file: str, root: Node, tree: Tree) -> bytes:
+def _splice(data: bytes, file: str, root: Node, tree: Tree) -> bytes:
     layout, bom = _lay_out(data, file)
     return bom + _apply_splices(layout.text, _splices(layout, root, layout.root, tree))
 
@@ -504,25 +504,25 @@ def _splices(layout: Layout, node: Node, laid: LaidNode, tree: Tree) -> Iterator
             yield from layout.replaced(laid, at[key], below)
     missing = {key: below for key, below in tree.items() if key not in at}
     if missing:
-        yield from layout.inserted(laid, missing)
+        yield from layout.insert_entries(laid, missing)
 
 
-def _changed(data: object, tree: Value | Tree) -> object:
+def _change(data: object, tree: Value | Tree) -> object:
     if not isinstance(tree, Mapping):
         return [*tree] if isinstance(tree, tuple) else tree
     if not isinstance(data, Mapping | None):
         raise Unclear
     mapping: Mapping[str, Any] = data or {}
-    return {**mapping, **{key: _changed(mapping.get(key), below) for key, below in tree.items()}}
+    return {**mapping, **{key: _change(mapping.get(key), below) for key, below in tree.items()}}
 
 
-def _refused(root: Node, tree: Tree) -> EditRefused:
+def _refusal(root: Node, tree: Tree) -> EditRefused:
     (keys, value), *others = _values(tree)
     wanted = value if isinstance(value, str) else Spelling(is_json=True).flow(value)
-    under = f" under {', '.join(map(shown, keys[:-1]))}" if keys[:-1] else ""
+    under = f" under {', '.join(map(as_code, keys[:-1]))}" if keys[:-1] else ""
     more = f", and {len(others)} more" if others else ""
     sentence = "this cannot be edited without touching something else; edit it by hand"
-    return EditRefused(f"{_nearest(root, keys)}: {sentence}: set {shown(keys[-1])} to {shown(wanted)}{under}{more}")
+    return EditRefused(f"{_nearest(root, keys)}: {sentence}: set {as_code(keys[-1])} to {as_code(wanted)}{under}{more}")
 
 
 def _values(tree: Tree, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Value]]:
@@ -564,7 +564,7 @@ def rewrite(path: Path, tree: Tree | Callable[[], Tree], *, create: bool = False
             replace(target, created(target.name, wanted))
             return True
         old = document.read_bytes(target, str(path))
-        new = edited(old, str(path), wanted)
+        new = edited_bytes(old, str(path), wanted)
         if touch or new != old:
             replace(target, new)
         return new != old

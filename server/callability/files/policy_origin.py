@@ -14,7 +14,7 @@ from typing import IO, Protocol
 
 from callability.contract.finding import Finding, Place
 from callability.files import bundle_worker, document
-from callability.files.policy_source import PolicySource, ReadBundle, followed_files, refused, source_in
+from callability.files.policy_source import PolicySource, ReadBundle, followed_files, refused_source, source_in
 from callability.kernel.envelope import MAX_BYTES
 from callability.process.child import Child, NoOutput
 
@@ -28,7 +28,7 @@ class PolicyOrigin(Protocol):
     def source(self) -> PolicySource:
         """Return the current source."""
 
-    def accepted(self, source: PolicySource) -> None:
+    def accept(self, source: PolicySource) -> None:
         """Note that the policy of a source decides from now on."""
 
 
@@ -46,7 +46,7 @@ class PolicyDirectory:
         """Return the files in the directory."""
         return source_in(self.path)
 
-    def accepted(self, source: PolicySource) -> None:
+    def accept(self, source: PolicySource) -> None:
         """Do nothing: any edit may follow any other."""
 
 
@@ -81,10 +81,10 @@ class BundleOrigin:
         if self._last is None or self._last[0] != state:
             # What was refused stays refused: an accepted sequence number never becomes lower.
             bundle = ReadBundle(str(self._path), data, keys or None, self._accepted_sequence)
-            self._last = state, _opened(bundle)
+            self._last = state, _open(bundle)
         return self._last[1]
 
-    def accepted(self, source: PolicySource) -> None:
+    def accept(self, source: PolicySource) -> None:
         """Refuse bundles with a lower sequence number from now on."""
         self._accepted_sequence = max(self._accepted_sequence, source.sequence)
 
@@ -104,7 +104,7 @@ class BundleOrigin:
         return found
 
 
-def _opened(bundle: ReadBundle) -> PolicySource:
+def _open(bundle: ReadBundle) -> PolicySource:
     try:
         child = Child(bundle_worker.__name__)
         try:
@@ -112,7 +112,7 @@ def _opened(bundle: ReadBundle) -> PolicySource:
         finally:
             child.end()
     except NoOutput as error:
-        return refused(Finding(Place(bundle.file), "check-failed", f"could not be opened: {error}"))
+        return refused_source(Finding(Place(bundle.file), "check-failed", f"could not be opened: {error}"))
     assert isinstance(source, PolicySource)
     return source
 

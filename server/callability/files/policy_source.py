@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.contract.finding import Finding, Place, shown
+from callability.contract.finding import Finding, Place, as_code
 from callability.files import document
-from callability.kernel.envelope import BundleRefused, Envelope, invalid, opened
+from callability.kernel.envelope import BundleRefused, Envelope, invalid, open_bundle
 from callability.kernel.policy import payload_in
 from callability.process.regular_file import read_regular
 
@@ -158,16 +158,16 @@ class ReadBundle:
 def source_of(bundle: ReadBundle) -> PolicySource:
     """Return the rule files in a bundle, or the finding that refuses it."""
     try:
-        envelope = opened(bundle.data, bundle.keys)
+        envelope = open_bundle(bundle.data, bundle.keys)
         payload = payload_in(envelope, bundle.accepted_sequence)
         if payload.rule_files:
             return _source(bundle.file, envelope, payload)
-        return refused(Finding(Place(bundle.file), "no-rule-files", "the bundle has no rule files", BUILD))
+        return refused_source(Finding(Place(bundle.file), "no-rule-files", "the bundle has no rule files", BUILD))
     except BundleRefused as error:
-        return refused(Finding(Place(bundle.file), "bundle-refused", str(error)))
+        return refused_source(Finding(Place(bundle.file), "bundle-refused", str(error)))
 
 
-def refused(finding: Finding) -> PolicySource:
+def refused_source(finding: Finding) -> PolicySource:
     """Return the source of a bundle that a finding refuses."""
     return PolicySource(finding.place.file, (), (finding,))
 
@@ -179,7 +179,7 @@ def _source(file: str, envelope: Envelope, payload: pb.Payload) -> PolicySource:
     names = frozenset(path.stem for path in contents)
     source = PolicySource(file, files, (), names, envelope.digest, payload.sequence)
     if source.revision != payload.revision:
-        raise invalid(f"its rule files have revision {source.revision}, and it states {shown(payload.revision)}")
+        raise invalid(f"its rule files have revision {source.revision}, and it states {as_code(payload.revision)}")
     return source
 
 
@@ -190,5 +190,5 @@ def _check_names(payload: pb.Payload) -> None:
     seen = set()
     for name in (each.name for each in payload.rule_files):
         if not name or name in seen or name.startswith(".") or PurePath(name).name != name or "\0" in name:
-            raise invalid(f"{shown(name)} cannot be the name of a rule file, or is repeated")
+            raise invalid(f"{as_code(name)} cannot be the name of a rule file, or is repeated")
         seen.add(name)

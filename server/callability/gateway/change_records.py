@@ -98,7 +98,7 @@ class ChangeRecords:
                 for change, about in changes:
                     self._recorder.changed(change, **{"command": command, "user": owner, **about})
 
-    def edited(self, file: str, before: str, after: str, *, applied: bool) -> None:
+    def count_edit(self, file: str, before: str, after: str, *, applied: bool) -> None:
         """Record an edit of the config or the approvals, with the digests of the file."""
         if self._recorder is not None:
             self._recorder.changed(Change(file), applied=applied, before=before, after=after)

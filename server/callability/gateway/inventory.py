@@ -134,7 +134,7 @@ class Inventory:
             self._servers = joined, {name: server for name, server in every.items() if self.sees(name)}
         return self._servers[1]
 
-    def scoped(self, visible: Collection[str]) -> Inventory:
+    def limit_to(self, visible: Collection[str]) -> Inventory:
         """Return the inventory of an agent that may see some servers: to it, no others exist (FR-007)."""
         scoped = copy(self)
         scoped._visible, scoped._servers = frozenset(visible), None
@@ -176,14 +176,14 @@ class Inventory:
             config,
             records,
         ):
-            known = self._known[server] = self._made(server, config, records, tools, connected=connected)
+            known = self._known[server] = self._make_known(server, config, records, tools, connected=connected)
         return known
 
     def known_servers(self) -> dict[str, KnownServer]:
         """Return what is currently known of every server."""
         return {server: self.known(server) for server in self.servers}
 
-    def _made(
+    def _make_known(
         self,
         server: str,
         config: ServerConfig,
@@ -212,7 +212,7 @@ class Inventory:
     def _by_name(self, server: str, tools: Iterable[UpstreamTool], *, connected: bool) -> dict[str, ListedTool | None]:
         by_name: dict[str, ListedTool | None] = {}
         for tool in tools:
-            by_name.setdefault(tool.name, _listed(server, tool.definition) if tool.definition else None)
+            by_name.setdefault(tool.name, _list_tool(server, tool.definition) if tool.definition else None)
         if not connected:
             for name in (*self._approvals.tools(server), *self.servers[server].listed_tools):
                 by_name.setdefault(name, None)
@@ -280,7 +280,7 @@ def _approval(
     )
 
 
-def _listed(server: str, tool: Tool) -> ListedTool:
+def _list_tool(server: str, tool: Tool) -> ListedTool:
     annotations = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else None
     text = ToolText(tool.description, tool.input_schema, annotations)
     return ListedTool(text, search_document(server, tool), _annotations(tool), refusal_of(tool))

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from callability.adapter import NEUTRAL, Phrases, load_messages, load_status
 from callability.adapter.outcomes import MAX_NAMED
-from callability.adapter.phrases import abridged
+from callability.adapter.phrases import abridge
 from callability.client import PolicyUnavailable
 from callability.contract.vocabulary import LoadFailure, LoadStatus, timed_out_on_the_way
 from callability.gateway.config import ServerConfig
@@ -102,7 +102,7 @@ def messages_of(outcomes: Mapping[str, LoadOutcome], *, phrases: Phrases) -> dic
     """Return what an agent says to its user about the outcomes of some servers, by status (L-7)."""
     failed = {name: outcome for name, outcome in outcomes.items() if outcome.error is not None}
     answers = {name: outcome.answer for name, outcome in failed.items()}
-    reasons = {name: abridged(outcome.error or "") for name, outcome in failed.items()}
+    reasons = {name: abridge(outcome.error or "") for name, outcome in failed.items()}
     return load_messages(answers, reasons, phrases=phrases)
 
 
@@ -121,10 +121,10 @@ class Load(Protocol):
     def is_pending(self) -> bool:
         """Whether the first load is still without a result."""
 
-    async def known(self) -> None:
+    async def wait_until_known(self) -> None:
         """Wait until the first load has a first result."""
 
-    async def classified(self) -> None:
+    async def wait_until_classified(self) -> None:
         """Wait until the try to load that is under way, if any, has a result."""
 
 
@@ -159,21 +159,21 @@ class Loads:
         """Return whether the first load of a server is still without a result."""
         return server in self._loads and self._loads[server].is_pending
 
-    async def known(self, server: str) -> None:
+    async def wait_until_known(self, server: str) -> None:
         """Wait until the first load of a server has a first result."""
         if server in self._loads:
-            await self._loads[server].known()
+            await self._loads[server].wait_until_known()
 
-    async def classified(self, server: str) -> None:
+    async def wait_until_classified(self, server: str) -> None:
         """Wait until the try to load a server that is under way, if any, has a result."""
         if server in self._loads:
-            await self._loads[server].classified()
+            await self._loads[server].wait_until_classified()
 
     async def classified_soon(self, server: str) -> None:
         """Wait for the same, but not for long: the policy may give no answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLASSIFY_SECONDS):
-                await self.classified(server)
+                await self.wait_until_classified(server)
 
 
 def signals_of(failure: Failure, *, tries_left: int, retry_scheduled: bool) -> pb.LoadSignals:
@@ -311,23 +311,23 @@ class _Load:
         """Try once; if several failures come together, the most careful classification counts (L-1)."""
         self._attempts += 1
         self._begin()
-        tried = await self._tried()
+        tried = await self._try_once()
         self._report(self.outcome(tried))
         return tried
 
-    async def _tried(self) -> _Tried:
+    async def _try_once(self) -> _Tried:
         failure = await self._failure()
         if failure is None:
             return _Tried(LoadStatus.AVAILABLE)
         self._sessions_lost += failure.in_session
-        tried = await asyncio.gather(*map(self._classified, failure.each))
+        tried = await asyncio.gather(*map(self._classify, failure.each))
         return most_careful(tried, lambda each: each.status)
 
     async def _failure(self) -> Failure | None:
         self._upstream.start()
         try:
             async with asyncio.timeout_at(self._deadline):
-                await self._upstream.opened()
+                await self._upstream.wait_until_open()
         except UpstreamError as error:
             return error.failure
         except TimeoutError:
@@ -340,7 +340,7 @@ class _Load:
             raise
         return None
 
-    async def _classified(self, failure: Failure) -> _Tried:
+    async def _classify(self, failure: Failure) -> _Tried:
         """Have the policy classify a failure; for a failure, `available` counts as no answer."""
         signals = signals_of(failure, tries_left=self._tries_left(failure), retry_scheduled=self._retry_scheduled)
         try:
@@ -408,14 +408,14 @@ async def get_tools_with_resilience(
     loader = Loader(stub, tries=tries, seconds=seconds, sleep=sleep)
     async with asyncio.TaskGroup() as group:
         tasks = {
-            name: group.create_task(_loaded(name, server, loader, open_seconds))
+            name: group.create_task(_load_one(name, server, loader, open_seconds))
             for name, server in servers.items()
             if not isinstance(server, ServerConfig) or server.enabled
         }
     return LoadResult({name: task.result() for name, task in tasks.items()})
 
 
-async def _loaded(name: str, server: ServerConfig | Target, loader: Loader, open_seconds: float) -> LoadOutcome:
+async def _load_one(name: str, server: ServerConfig | Target, loader: Loader, open_seconds: float) -> LoadOutcome:
     target, held = (target_of(server), server.quarantined) if isinstance(server, ServerConfig) else (server, False)
     upstream = Upstream(name, target, open_seconds=open_seconds, names_only=held)
     try:
@@ -477,8 +477,8 @@ class Supervisor:
         self._latest: LoadOutcome | None = None
         self._logged = -math.inf
         self._known = asyncio.Event()
-        self._classified = asyncio.Event()
-        self._loaded = asyncio.Event()
+        self._classify = asyncio.Event()
+        self._load_one = asyncio.Event()
         # Before the task gets its turn, so that everybody sees an opening under way.
         upstream.start()
         self._task = asyncio.create_task(self._keep(), name=f"keeping {upstream.name}")
@@ -500,17 +500,17 @@ class Supervisor:
         """Whether the first load is still without a result."""
         return not self._known.is_set()
 
-    async def known(self) -> None:
+    async def wait_until_known(self) -> None:
         """Wait until the first load has a first result, even if it is not finished."""
         await self._known.wait()
 
-    async def classified(self) -> None:
+    async def wait_until_classified(self) -> None:
         """Wait until the try that is under way, if any, has a result: until then, `outcome` is an older one."""
-        await self._classified.wait()
+        await self._classify.wait()
 
     async def loaded(self) -> None:
         """Wait until the first load is finished or given up."""
-        await self._loaded.wait()
+        await self._load_one.wait()
 
     def end(self) -> None:
         """Start no further load."""
@@ -529,7 +529,7 @@ class Supervisor:
 
     def _let_go(self, task: asyncio.Task[None]) -> None:
         """Release all who wait, also if the task was ended before it had its turn."""
-        for event in (self._known, self._classified, self._loaded):
+        for event in (self._known, self._classify, self._load_one):
             event.set()
 
     async def _load_for_ever(self) -> None:
@@ -567,12 +567,12 @@ class Supervisor:
         self._upstream.is_rechecked = rechecked is not None and now < self._logged + LOGGED_SECONDS
         try:
             outcome = await loader.load(
-                self._upstream, retry_scheduled=True, report=self._take, begin=self._classified.clear
+                self._upstream, retry_scheduled=True, report=self._take, begin=self._classify.clear
             )
             is_known = self._upstream.is_rechecked and rechecked is not None and _is_alike(outcome, rechecked)
         finally:
             self._upstream.is_rechecked = False
-        self._loaded.set()
+        self._load_one.set()
         if outcome.status is not LoadStatus.AVAILABLE and not is_known:
             self._logged = now
             _logger.info("`%s` did not load: %s (attempts: %d)", outcome.server_id, outcome.status, outcome.attempts)
@@ -581,7 +581,7 @@ class Supervisor:
     def _take(self, outcome: LoadOutcome) -> None:
         self._latest = outcome
         self._known.set()
-        self._classified.set()
+        self._classify.set()
 
     async def _opening_until(self, time: float | None) -> bool:
         """Wait until somebody else opens the upstream, but not beyond a time of the loop; say whether somebody did."""

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from mcp.shared.auth import AuthorizationCodeResult
 
 from callability.gateway.config import Config
-from callability.gateway.config.variables import filled
+from callability.gateway.config.variables import fill
 from callability.gateway.offline import open_seconds
 from callability.gateway.upstream import (
     Authorization,
@@ -67,7 +67,9 @@ class LoginDialog:
         self.was_shown = True
         state = parse_qs(urlsplit(url).query)["state"][0]
         opening: asyncio.Future[None] | None = None
-        coming: list[asyncio.Future[AuthorizationCodeResult]] = [asyncio.ensure_future(self._redirect.awaited(state))]
+        coming: list[asyncio.Future[AuthorizationCodeResult]] = [
+            asyncio.ensure_future(self._redirect.wait_for_person(state))
+        ]
         if self._browser:
             self._say(f"authorize `{self._server}` in the browser; if none opens, open this address:\n{url}")
             # Some browsers return only when they are closed.
@@ -118,7 +120,7 @@ async def log_in(config: Config, server: str, say: Callable[[str], None], *, bro
     target = target_of(entry)
     if not isinstance(target, HttpTarget):
         return LoggedIn(await _failure_of(Upstream(server, target)))
-    full = filled(entry, config.environment)
+    full = fill(entry, config.environment)
     try:
         redirect = await _listening(full.oauth.redirect_port if full.oauth else None, stored)
     except OSError:
@@ -168,7 +170,7 @@ async def log_out(config: Config, server: str) -> bool:
 async def _failure_of(upstream: Upstream) -> str:
     upstream.start()
     try:
-        await upstream.opened()
+        await upstream.wait_until_open()
     except UpstreamError as error:
         return str(error)
     return ""

@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from callability.contract.finding import MAX_LISTED, listed, shown
+from callability.contract.finding import MAX_LISTED, as_code, list_names
 from callability.contract.vocabulary import MAX_BYTES, LoadStatus, byte_length, is_declared_name
 from callability.files.certificates import WatchedCertificates
 from callability.files.editing import replace, turn
@@ -128,26 +128,26 @@ class DefinitionChanges:
         self._keep(server, {name: form.current for name, form in now.items()})
         return found
 
-    def unreviewed(self, server: str) -> int:
+    def count_unreviewed(self, server: str) -> int:
         """Return how many listed tools of a server have changed and are not approved in the form that they have."""
-        return len(self._unreviewed(server))
+        return len(self._find_unreviewed(server))
 
     def counts(self) -> Mapping[str, int]:
         """Return `unreviewed` of every server that has listed its tools."""
-        return {server: self.unreviewed(server) for server in self._now}
+        return {server: self.count_unreviewed(server) for server in self._now}
 
     async def close(self) -> None:
         """Wait until the forms that were seen are kept."""
         if self._writing is not None:
             await asyncio.gather(self._writing, return_exceptions=True)
 
-    def _unreviewed(self, server: str) -> Collection[str]:
+    def _find_unreviewed(self, server: str) -> Collection[str]:
         now, approvals = self._now.get(server, _NONE), self._approvals
         changed = (name for name in self._changed.get(server, ()) if name in now)
         return [name for name in changed if not _is_accepted(approvals, server, name, now[name])]
 
     def _keep(self, server: str, forms: Mapping[str, str]) -> None:
-        kept = _merged(self._seen.get(server, {}), forms)
+        kept = _merge_forms(self._seen.get(server, {}), forms)
         if kept == self._seen.get(server):
             return
         self._seen[server] = kept
@@ -163,15 +163,17 @@ class DefinitionChanges:
                 # In a thread: it waits for other gateways that write the file.
                 await asyncio.to_thread(_write, self._file, forms)
             except OSError as error:
-                self._report_loss(f"{shown(str(self._file))} cannot be written: {(error.strerror or 'error').lower()}")
+                self._report_loss(
+                    f"{as_code(str(self._file))} cannot be written: {(error.strerror or 'error').lower()}"
+                )
 
     def _read(self, file: Path) -> _Forms:
         try:
             return _read(file)
         except OSError as error:
-            self._report_loss(f"{shown(str(file))} cannot be read: {(error.strerror or 'error').lower()}")
+            self._report_loss(f"{as_code(str(file))} cannot be read: {(error.strerror or 'error').lower()}")
         except (ValueError, RecursionError):
-            self._report_loss(f"{shown(str(file))} is damaged, and is written again")
+            self._report_loss(f"{as_code(str(file))} is damaged, and is written again")
         return {}
 
     def _report_loss(self, why: str) -> None:
@@ -197,13 +199,13 @@ def _log(server: str, changes: Collection[tuple[str, str, str]]) -> None:
     for tool, before, now in list(changes)[:MAX_LISTED]:
         about = fields(server=server, tool=tool, before=before, now=now)
         words = "`%s`: the definition of tool %s changed from %s to %s"
-        _logger.warning(words, server, shown(tool), before, now, extra=about)
+        _logger.warning(words, server, as_code(tool), before, now, extra=about)
     if len(changes) > MAX_LISTED:
         words = "`%s`: the definitions of %d more tools changed"
         _logger.warning(words, server, len(changes) - MAX_LISTED, extra=fields(server=server))
 
 
-def _merged(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+def _merge_forms(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
     """Return the forms of a server, the latest last; the oldest are dropped if there are too many."""
     older = [(name, form) for name, form in before.items() if name not in now]
     room = max(0, MAX_FORMS - len(now))
@@ -239,7 +241,7 @@ def _write(file: Path, forms: Mapping[str, Mapping[str, str]]) -> None:
             before = _read(target)
         except (ValueError, RecursionError):
             before = {}
-        merged = before | {server: _merged(before.get(server, {}), tools) for server, tools in forms.items()}
+        merged = before | {server: _merge_forms(before.get(server, {}), tools) for server, tools in forms.items()}
         if merged != before:
             data = json.dumps(merged, indent=1).encode("utf-8")
             replace(target, data, mode=_MODE)
@@ -280,7 +282,7 @@ class RefusedCalls:
         return tuple(reversed(self._counts.items()))
 
 
-async def logged(
+async def log_call(
     agent: str, server: str, tool: str, answering: Awaitable[CallResult], clock: Callable[[], float] = perf_counter
 ) -> CallResult:
     """Return the answer of a call, and log a line without the arguments and the answer.
@@ -299,11 +301,11 @@ async def logged(
         outcome = _outcome(answer)
         return answer
     finally:
-        who = f"agent {shown(agent)}" if agent else "an agent"
+        who = f"agent {as_code(agent)}" if agent else "an agent"
         taken = 1000 * (clock() - started)
         about = fields(agent=agent, server=server, tool=tool, outcome=outcome, milliseconds=round(taken, 3))
         words = "%s called %s of `%s`: %s in %.1f ms"
-        _logger.debug(words, who, shown(tool), server, outcome, taken, extra=about)
+        _logger.debug(words, who, as_code(tool), server, outcome, taken, extra=about)
 
 
 def _outcome(answer: CallResult) -> str:
@@ -368,10 +370,10 @@ class UnreadFacts:
             self._facts[agent] = known
         for (server, fact), names in _together(started).items():
             words, about = "`%s`: %s %s, and the policy holds back %s", fields(server=server, fact=fact)
-            _logger.warning(words, server, shown(fact), _why(fact), listed(names), extra=about)
+            _logger.warning(words, server, as_code(fact), _why(fact), list_names(names), extra=about)
         for (server, fact), names in _together(ended).items():
             words, about = "`%s`: %s no longer holds back %s", fields(server=server, fact=fact)
-            _logger.info(words, server, shown(fact), listed(names), extra=about)
+            _logger.info(words, server, as_code(fact), list_names(names), extra=about)
 
     def _begin(self, agent: str, facts: Iterable[_Held]) -> Iterator[_Held]:
         """Yield what holds back a tool for no other agent yet."""
@@ -495,7 +497,7 @@ class Metrics:
         self.opted_in_calls += 1
         self._opt_in.inc()
 
-    def answered(self, tool: str, outcome: str) -> None:
+    def count_answer(self, tool: str, outcome: str) -> None:
         """Count a call of one of the gateway's own tools: `answered`, `error`, `rejected` or `dialog`."""
         self._calls.labels(tool, outcome).inc()
 
@@ -503,7 +505,7 @@ class Metrics:
         """Count a call that the policy service did not answer."""
         self._unavailable.inc()
 
-    def rejected(self, status: str) -> None:
+    def count_rejection(self, status: str) -> None:
         """Count a call of a tool that cannot be called."""
         self._rejections.labels(status).inc()
 
@@ -528,7 +530,7 @@ class Metrics:
         self._undeclared.set(undeclared)
         self._labels_checked.set(checked)
 
-    def edited(self, file: str, *, applied: bool) -> None:
+    def count_edit(self, file: str, *, applied: bool) -> None:
         """Count an edit of `config` or `approvals`."""
         self._edits.labels(file, str(applied).lower()).inc()
 

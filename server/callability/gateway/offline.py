@@ -56,10 +56,10 @@ async def snapshot(
     upstreams = unstarted_upstreams(config)
     inventory = Inventory(config, approvals, upstreams)
     if agent:
-        inventory = inventory.scoped(config.agents[agent].servers)
+        inventory = inventory.limit_to(config.agents[agent].servers)
     opened = [upstreams[name] for name, server in inventory.servers.items() if server.enabled and connecting]
     try:
-        await _opened(opened, report)
+        await _open(opened, report)
         known = inventory.known_servers().values()
         sender = agent_message(agent, config.agents.get(agent))
         return CheckToolsRequest(agent=sender, servers=[each.facts.question() for each in known])
@@ -67,11 +67,11 @@ async def snapshot(
         await asyncio.gather(*(upstream.close() for upstream in opened))
 
 
-async def _opened(upstreams: Iterable[Upstream], report: Callable[[str, str], None]) -> None:
+async def _open(upstreams: Iterable[Upstream], report: Callable[[str, str], None]) -> None:
     async def open_one(upstream: Upstream) -> None:
         upstream.start()
         with suppress(UpstreamError):
-            await upstream.opened()
+            await upstream.wait_until_open()
         report(upstream.name, upstream.failure or "")
 
     await asyncio.gather(*map(open_one, upstreams))
@@ -89,7 +89,7 @@ class Inspected:
     """What is wrong with each tool that it lists and that cannot be used."""
 
 
-async def inspected(
+async def inspect_all(
     config: Config, servers: Collection[str], report: Callable[[str, Inspected], None]
 ) -> dict[str, Inspected]:
     """Connect servers at the same time, list their tools and disconnect them; report each as soon as it is done.
@@ -98,7 +98,7 @@ async def inspected(
     """
 
     async def inspect(server: str) -> tuple[str, Inspected]:
-        found = await _inspected(config, server)
+        found = await _inspect(config, server)
         report(server, found)
         return server, found
 
@@ -106,7 +106,7 @@ async def inspected(
     return {server: done[server] for server in servers}
 
 
-async def _inspected(config: Config, server: str) -> Inspected:
+async def _inspect(config: Config, server: str) -> Inspected:
     reached = config.catalog.get(server) or config.servers[server]
     stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(server)
     remedy = f": run {phrases(config.path, None).login(server)}"
@@ -115,7 +115,7 @@ async def _inspected(config: Config, server: str) -> Inspected:
     upstream.start()
     failure = ""
     try:
-        await upstream.opened()
+        await upstream.wait_until_open()
     except UpstreamError as error:
         failure = str(error)
     finally:

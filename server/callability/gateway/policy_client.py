@@ -65,7 +65,7 @@ class PolicyClient:
     async def check_tool(self, request: pb.CheckToolRequest) -> pb.CheckToolResponse:
         """Decide one tool; for a request that is refused as invalid, the response is empty."""
         try:
-            return await self._reported((await self._started_client()).check_tool(request), "a tool")
+            return await self._report((await self._started_client()).check_tool(request), "a tool")
         except InvalidRequest:
             return pb.CheckToolResponse()
 
@@ -91,7 +91,7 @@ class PolicyClient:
         client = await self._started_client()
         try:
             async with asyncio.timeout(seconds):
-                return await _logged(client.get_policy(), about)
+                return await _log_answer(client.get_policy(), about)
         except TimeoutError as error:
             raise no_answer(about, "DEADLINE_EXCEEDED", f"there was none within {seconds:g} s") from error
 
@@ -102,17 +102,17 @@ class PolicyClient:
 
     async def _valid(self, answer: Awaitable[_Response], about: str) -> _Response:
         try:
-            return await self._reported(answer, about)
+            return await self._report(answer, about)
         except InvalidRequest as error:
             raise no_answer(about, "INVALID_ARGUMENT", str(error)) from error
 
-    async def _reported(self, answer: Awaitable[_Response], about: str) -> _Response:
-        response = await _logged(answer, about)
+    async def _report(self, answer: Awaitable[_Response], about: str) -> _Response:
+        response = await _log_answer(answer, about)
         self.answered(response.revision)
         return response
 
 
-async def _logged(answer: Awaitable[_Response], about: str) -> _Response:
+async def _log_answer(answer: Awaitable[_Response], about: str) -> _Response:
     try:
         return await answer
     except PolicyUnavailable as error:

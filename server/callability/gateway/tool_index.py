@@ -32,11 +32,11 @@ def words(text: str) -> tuple[str, ...]:
 
     In scripts without spaces (Chinese, Japanese) every character is a word.
     """
-    parted = _HUMP.sub(r" \g<0>", text if text.isascii() else _composed(text))
+    parted = _HUMP.sub(r" \g<0>", text if text.isascii() else _compose(text))
     return tuple(_WORD.findall(parted.casefold()))
 
 
-def _composed(text: str) -> str:
+def _compose(text: str) -> str:
     # In slices: the time for a run of combining marks grows with the square of its length.
     return _SLICE.sub(lambda piece: unicodedata.normalize("NFKC", piece[0]), text)
 
@@ -113,9 +113,7 @@ class ToolIndex:
         self._documents: tuple[SearchDocument, ...] = (*base._documents, *added) if base else added
         self._searcher = self._parts.searcher_with(added, len(self._documents))
         # What the base has in order and in its set is not compared and hashed again: both take longer than a search.
-        self._in_order: tuple[_Ordered, ...] = tuple(
-            sorted((*(base._in_order if base else ()), *_ordered(added, base)))
-        )
+        self._in_order: tuple[_Ordered, ...] = tuple(sorted((*(base._in_order if base else ()), *_order(added, base))))
         self._ranks = [0] * len(self._in_order)
         for rank, (_, _, place) in enumerate(self._in_order):
             self._ranks[place] = rank
@@ -254,7 +252,7 @@ _Ordered = tuple[str, SearchDocument, int]
 """What documents are ordered by, and the place of one in its index."""
 
 
-def _ordered(added: Iterable[SearchDocument], base: ToolIndex | None) -> Iterator[_Ordered]:
+def _order(added: Iterable[SearchDocument], base: ToolIndex | None) -> Iterator[_Ordered]:
     for place, document in enumerate(added, len(base) if base else 0):
         yield document.qualified_name, document, place
 

@@ -38,7 +38,7 @@ async def unserved_gateway(
     upstreams = unstarted_upstreams(config)
     inventory = Inventory(config, approvals, upstreams)
     if agent:
-        inventory = inventory.scoped(config.agents[agent].servers)
+        inventory = inventory.limit_to(config.agents[agent].servers)
     opened = [upstreams[name] for name, it in inventory.servers.items() if it.enabled and name in connecting]
     try:
         loader = Loader(policy, seconds=LOAD_SECONDS)
@@ -66,10 +66,10 @@ class _Ended:
     def __init__(self, outcome: LoadOutcome) -> None:
         self.outcome = outcome
 
-    async def known(self) -> None:
+    async def wait_until_known(self) -> None:
         """Return: the load has a result."""
 
-    async def classified(self) -> None:
+    async def wait_until_classified(self) -> None:
         """Return: the result is classified."""
 
 

@@ -36,8 +36,8 @@ from callability.kernel.results import (
     ToolMessages,
     WordsKey,
     gaps_of,
-    joined,
-    undeclared,
+    join_results,
+    undeclared_gaps,
 )
 from callability.kernel.rule_set import Verdict
 from callability.process.bounded_cache import BoundedCache
@@ -180,8 +180,8 @@ class ByteCalls:
         """
         result = self._requests.get(data) or self._decide_tool(data)
         if result.gaps:
-            self._observer.met(Counter(result.gaps))
-        self._observer.decided(result.counted)
+            self._observer.count_gaps(Counter(result.gaps))
+        self._observer.count_verdict(result.counted)
         return result.reply
 
     def check_tools(self, data: bytes) -> Steps:
@@ -200,7 +200,7 @@ class ByteCalls:
         agent_key = agent.key
         reply = CheckToolsResponse(revision=self.revision)
         words: set[WordsKey] = set()
-        gaps: Counter[Gap] = Counter(undeclared("agent", agent.undeclared))
+        gaps: Counter[Gap] = Counter(undeclared_gaps("agent", agent.undeclared))
         fresh: list[Sequence[EncodedResult]] = []
         again: list[EncodedServerResults] = []
         tools = 0
@@ -221,7 +221,7 @@ class ByteCalls:
                 gaps.update(results.gaps)
             reply.servers.append(results.encoded)
         yield
-        self._observer.met(gaps)
+        self._observer.count_gaps(gaps)
         self._observer.decided_batch(fresh, again, tools)
         yield
         reply.words.extend(self._messages.encoded_words(words))
@@ -261,14 +261,14 @@ class ByteCalls:
         if not verdict.undetermined:
             result = self._results.get(verdict)
             if result is None:
-                result = self._results[verdict] = self._encoded(verdict, verdict.status.retry)
+                result = self._results[verdict] = self._encode(verdict, verdict.status.retry)
             return result
         unread = self._rules.unread(verdict, points)
         retry = self._retry(verdict, points, readings)
         key = verdict, retry, unread, readings.not_understood
         result = self._undetermined.get(key)
         if result is None:
-            result = self._encoded(verdict, retry, unread, readings.not_understood)
+            result = self._encode(verdict, retry, unread, readings.not_understood)
             self._undetermined.keep(key, result)
         return result
 
@@ -310,7 +310,7 @@ class ByteCalls:
         limits.check_name(request.tool, "tool")
         agent = self._agent_of(request)
         server = self.server_of_tools(request.server_facts, request.server, agent, agent.key)
-        of_agent = undeclared("agent", agent.undeclared)
+        of_agent = undeclared_gaps("agent", agent.undeclared)
         result = server.alone(self, request.tool_facts, request.tool).with_gaps((*of_agent, *server.undeclared))
         result.check()
         self._requests.keep(data, result, len(data))
@@ -336,12 +336,12 @@ class ByteCalls:
         except InvalidName as error:
             found = [self.error_result(error)] * len(tools)
         yield
-        together = joined(found, ignored)
+        together = join_results(found, ignored)
         if len(together.encoded) <= MAX_RESULTS_BYTES:
             self._servers.keep((data, agent_key), together, len(data))
         return together
 
-    def _encoded(
+    def _encode(
         self,
         verdict: Verdict,
         retry: Retry,
@@ -405,8 +405,8 @@ class ServerOfTools:
         """The facts of the server that the rule file does not declare."""
         try:
             # Read once, whatever the number of tools.
-            server = self._reader.of_server(self._reader.parsed(facts_pb2.ServerFacts, facts), name)
-            self.undeclared = undeclared("server", server.undeclared)
+            server = self._reader.of_server(self._reader.parse(facts_pb2.ServerFacts, facts), name)
+            self.undeclared = undeclared_gaps("server", server.undeclared)
             self._above = agent | server
         except InvalidRequest as error:
             self._refused = calls.error_result(error)
@@ -433,7 +433,7 @@ class ServerOfTools:
         key = fact_key(facts), self._reader.class_of("tool", text)
         found = self._alone.get(key)
         if found is None:
-            tool = self._reader.of_tool(self._reader.parsed(facts_pb2.ToolFacts, facts), text)
+            tool = self._reader.of_tool(self._reader.parse(facts_pb2.ToolFacts, facts), text)
             found = calls.with_remaining(result, self._above | tool)
             self._alone.keep(key, found)
         return found
@@ -465,8 +465,8 @@ class ServerOfTools:
             if kept is not None:
                 return kept
         try:
-            tool = self._reader.of_tool(self._reader.parsed(facts_pb2.ToolFacts, facts), name)
-            result = calls.of_readings(self._above | tool).with_gaps(undeclared("tool", tool.undeclared))
+            tool = self._reader.of_tool(self._reader.parse(facts_pb2.ToolFacts, facts), name)
+            result = calls.of_readings(self._above | tool).with_gaps(undeclared_gaps("tool", tool.undeclared))
         except InvalidRequest as error:
             result = calls.error_result(error)
         self._kept.keep(key, result)

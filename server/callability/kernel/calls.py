@@ -106,9 +106,7 @@ def rule_set_message(name: str, rules: RuleSet, actions: Iterable[Action]) -> po
             if fact.kind == bundle_pb2.FACT_KIND_LABEL
         ],
         declared_facts=[
-            _declared(fact, phrases.get(fact.action, ""))
-            for fact in facts
-            if fact.kind == bundle_pb2.FACT_KIND_DECLARED
+            _declare(fact, phrases.get(fact.action, "")) for fact in facts if fact.kind == bundle_pb2.FACT_KIND_DECLARED
         ],
         combinations=min(rules.counts.combinations, MAX_COMBINATIONS),
         inner_nodes=rules.inner_nodes,
@@ -119,7 +117,7 @@ def rule_set_message(name: str, rules: RuleSet, actions: Iterable[Action]) -> po
     )
 
 
-def _declared(fact: Fact, phrase: str) -> policy_pb.DeclaredFact:
+def _declare(fact: Fact, phrase: str) -> policy_pb.DeclaredFact:
     return policy_pb.DeclaredFact(
         fact=fact.name,
         subject=_SUBJECTS.get(fact.subject, policy_pb.FACT_SUBJECT_UNSPECIFIED),
@@ -152,7 +150,7 @@ _TRUTHS = {True: pb.TRUTH_TRUE, False: pb.TRUTH_FALSE, None: pb.TRUTH_UNDETERMIN
 class Unobserved:
     """Counts nothing."""
 
-    def decided(self, kind: Counted) -> None:
+    def count_verdict(self, kind: Counted) -> None:
         """Do nothing."""
 
     def decided_batch(
@@ -160,7 +158,7 @@ class Unobserved:
     ) -> None:
         """Do nothing."""
 
-    def met(self, found: Mapping[Gap, int]) -> None:
+    def count_gaps(self, found: Mapping[Gap, int]) -> None:
         """Do nothing."""
 
 
@@ -194,7 +192,7 @@ class EncodedCalls:
     def explain_tool(self, data: bytes) -> bytes:
         """Answer an `ExplainToolRequest` with an `ExplainToolResponse`."""
         rules = self.policy.callability
-        readings = self.tools.read(parsed(pb.ExplainToolRequest, data))
+        readings = self.tools.read(parse(pb.ExplainToolRequest, data))
         decided = pb.CheckToolResponse.FromString(self.tools.of_readings(readings).reply)
         explanation = rules.explain(readings.values)
         return pb.ExplainToolResponse(
@@ -208,14 +206,14 @@ class EncodedCalls:
 
     def classify_load(self, data: bytes) -> bytes:
         """Answer a `ClassifyLoadRequest` with a `ClassifyLoadResponse`."""
-        request = parsed(pb.ClassifyLoadRequest, data)
+        request = parse(pb.ClassifyLoadRequest, data)
         if self._limited:
             limits.check_error_text(request.error_text)
         return self._loads.reply(load_facts(request.signals, request.error_text))
 
     def classify_enable(self, data: bytes) -> bytes:
         """Answer a `ClassifyEnableRequest` with a `ClassifyEnableResponse`."""
-        return self._enables.reply(enable_facts(parsed(pb.ClassifyEnableRequest, data).facts))
+        return self._enables.reply(enable_facts(parse(pb.ClassifyEnableRequest, data).facts))
 
     def _load_reply(self, verdict: Verdict) -> Message:
         status, words = verdict.status, None
@@ -273,8 +271,8 @@ class _Outcomes:
         verdict = rules.decide(points)
         name = rules.question.name
         if verdict.undetermined:
-            self._observer.met(dict.fromkeys(gaps_of(name, rules.unread(verdict, points)), 1))
-        self._observer.decided(Counted(name, verdict.status.name, "" if verdict.undetermined else verdict.rule))
+            self._observer.count_gaps(dict.fromkeys(gaps_of(name, rules.unread(verdict, points)), 1))
+        self._observer.count_verdict(Counted(name, verdict.status.name, "" if verdict.undetermined else verdict.rule))
         return self._replies[verdict]
 
 
@@ -304,7 +302,7 @@ class LocalCalls:
             InvalidRequest: the name of the agent is too long.
             BundleRefused: the bundle contradicts itself about a name, or lacks facts that a request can have.
         """
-        return pb.CheckToolsResponse.FromString(finished(self.encoded.check_tools(request.SerializeToString())))
+        return pb.CheckToolsResponse.FromString(finish(self.encoded.check_tools(request.SerializeToString())))
 
     def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
         """Decide one tool and explain the decision.
@@ -332,7 +330,7 @@ class LocalCalls:
         return pb.ClassifyEnableResponse.FromString(self.encoded.classify_enable(request.SerializeToString()))
 
 
-def finished(steps: Steps) -> bytes:
+def finish(steps: Steps) -> bytes:
     """Go through a long call without giving others a turn, and return its reply."""
     while True:
         try:
@@ -342,7 +340,7 @@ def finished(steps: Steps) -> bytes:
             return reply
 
 
-def parsed(message: type[Request], data: bytes) -> Request:
+def parse(message: type[Request], data: bytes) -> Request:
     """Return the message that bytes hold.
 
     Raises:

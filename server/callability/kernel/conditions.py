@@ -34,7 +34,7 @@ def matches(glob: str, name: str) -> bool:
 
     The time that it takes grows with the lengths of both, and no faster, whatever the pattern.
     """
-    return _compiled(glob).match(name) is not None
+    return _compile(glob).match(name) is not None
 
 
 def holds(patterns: frozenset[str], name: str) -> bool:
@@ -43,9 +43,9 @@ def holds(patterns: frozenset[str], name: str) -> bool:
 
 
 @lru_cache(maxsize=KEPT)
-def held(patterns: frozenset[str], names: tuple[str, ...]) -> tuple[str, ...]:
+def hold(patterns: frozenset[str], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names that are among some names, or are matched by one of the patterns among them."""
-    compiled = [_compiled(glob) for glob in _globs(patterns)]
+    compiled = [_compile(glob) for glob in _globs(patterns)]
     return tuple([name for name in names if name in patterns or any(each.match(name) for each in compiled)])
 
 
@@ -55,7 +55,7 @@ def _globs(patterns: frozenset[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=KEPT)
-def _compiled(glob: str) -> re.Pattern[str]:
+def _compile(glob: str) -> re.Pattern[str]:
     # A bracket is a character like any other in a pattern, which `fnmatch` sees otherwise.
     return re.compile(fnmatch.translate(glob.replace("[", "[[]")))
 
@@ -98,7 +98,7 @@ class AnyOf:
 
     def truth(self, facts: Facts) -> Truth:
         """True if one part is true, even if others are unknown."""
-        return _negated(_every(_negated(part.truth(facts)) for part in self.parts))
+        return _negate(_every(_negate(part.truth(facts)) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Not:
 
     def truth(self, facts: Facts) -> Truth:
         """Undetermined if the part is."""
-        return _negated(self.part.truth(facts))
+        return _negate(self.part.truth(facts))
 
 
 Condition = Is | AllOf | AnyOf | Not
@@ -141,7 +141,7 @@ def _every(truths: Iterable[Truth]) -> Truth:
     return None if undetermined else True
 
 
-def _negated(truth: Truth) -> Truth:
+def _negate(truth: Truth) -> Truth:
     return None if truth is None else not truth
 
 

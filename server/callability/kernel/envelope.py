@@ -270,7 +270,7 @@ class Envelope:
     key_ids: tuple[str, ...]
 
 
-def enveloped(payload: bytes, signatures: Iterable[pb.Signature] = ()) -> bytes:
+def envelop(payload: bytes, signatures: Iterable[pb.Signature] = ()) -> bytes:
     """Return the bytes of a bundle file, always the same for the same payload and signatures."""
     bundle = pb.Bundle(
         magic=MAGIC, format=FORMAT, payload=payload, digest=sha256(payload).digest(), signatures=signatures
@@ -278,7 +278,7 @@ def enveloped(payload: bytes, signatures: Iterable[pb.Signature] = ()) -> bytes:
     return bundle.SerializeToString(deterministic=True)
 
 
-def opened(data: bytes, keys: Mapping[str, bytes] | None = None) -> Envelope:
+def open_bundle(data: bytes, keys: Mapping[str, bytes] | None = None) -> Envelope:
     """Return the payload of a bundle file, undamaged, and signed by one of some public keys if there are any.
 
     `keys` are ed25519 public keys of 32 bytes, by key id. Without them, signatures are not looked at.
@@ -287,14 +287,14 @@ def opened(data: bytes, keys: Mapping[str, bytes] | None = None) -> Envelope:
         BundleRefused: the file is damaged, of another format, or not signed by one of the keys.
         MissingCryptography: there are keys, and the extra `bundle` is not installed.
     """
-    bundle = _parsed(data)
+    bundle = _parse(data)
     if keys is not None:
         _check_signed(bundle, keys)
     ids = tuple(each.key_id for each in bundle.signatures)
     return Envelope(bundle.payload, bundle.digest.hex(), ids)
 
 
-def _parsed(data: bytes) -> pb.Bundle:
+def _parse(data: bytes) -> pb.Bundle:
     if len(data) > MAX_BYTES:
         sentence = f"the bundle has more than {MAX_BYTES:,} bytes"
         raise BundleRefused(RefusalCode.TOO_LARGE, sentence)
@@ -304,21 +304,21 @@ def _parsed(data: bytes) -> pb.Bundle:
         check_envelope(data)
         bundle = pb.Bundle.FromString(data)
     except (Malformed, DecodeError):
-        raise _damaged("its envelope cannot be read") from None
+        raise _damage("its envelope cannot be read") from None
     if bundle.format != FORMAT:
         newer = "update this program" if bundle.format > FORMAT else "build it again"
         sentence = f"the bundle has format {bundle.format}, and this program reads format {FORMAT}: {newer}"
         raise BundleRefused(RefusalCode.UNSUPPORTED_FORMAT, sentence)
     if bundle.magic != MAGIC:
-        raise _damaged("its envelope has two beginnings")
+        raise _damage("its envelope has two beginnings")
     if not compare_digest(sha256(bundle.payload).digest(), bundle.digest):
-        raise _damaged("its digest is not that of its payload")
+        raise _damage("its digest is not that of its payload")
     if len(bundle.signatures) > MAX_SIGNATURES:
-        raise _damaged(f"it has more than {MAX_SIGNATURES} signatures")
+        raise _damage(f"it has more than {MAX_SIGNATURES} signatures")
     return bundle
 
 
-def _damaged(why: str) -> BundleRefused:
+def _damage(why: str) -> BundleRefused:
     return BundleRefused(RefusalCode.DAMAGED, f"the bundle is damaged: {why}")
 
 

@@ -385,7 +385,7 @@ class FactReader:
         }
         self._hints = any(fact.hint for fact in facts)
         declared = [fact for fact in rule_set.question.facts.values() if fact.kind == bundle_pb2.FACT_KIND_DECLARED]
-        self._declared = {
+        self._read_declared = {
             subject: frozenset(fact.key for fact in declared if fact.subject == number)
             for subject, number in _SUBJECTS.items()
         }
@@ -434,7 +434,7 @@ class FactReader:
         fields = tool_fields(facts) | (hints(facts) if self._hints else {})
         return self._read("tool", fields, facts, name, outside_domain(facts))
 
-    def parsed(self, message: type[_Group], data: bytes) -> _Group:
+    def parse(self, message: type[_Group], data: bytes) -> _Group:
         """Return the facts of a server or a tool that are encoded.
 
         Raises:
@@ -469,7 +469,10 @@ class FactReader:
                 case bundle_pb2.FACT_KIND_LABEL:
                     found[fact.name], was_sent = _label(fact, message), fact.key in message.labels.values
                 case bundle_pb2.FACT_KIND_DECLARED:
-                    found[fact.name], was_sent = _declared(fact, message), fact.key in message.declared_facts.values
+                    found[fact.name], was_sent = (
+                        _read_declared(fact, message),
+                        fact.key in message.declared_facts.values,
+                    )
                 case _:
                     # A field that this version does not know is one that nobody can send.
                     found[fact.name] = fields.get(fact.name, fact.open_value if fact.asserted else UNKNOWN)
@@ -478,7 +481,7 @@ class FactReader:
                 sent.add(fact.name)
         undeclared = 0
         if message.HasField("declared_facts"):
-            undeclared = sum(key not in self._declared[subject] for key in message.declared_facts.values)
+            undeclared = sum(key not in self._read_declared[subject] for key in message.declared_facts.values)
         # Without an agent, nothing about it is ever sent.
         stays = frozenset(
             fact.name
@@ -497,7 +500,7 @@ def _label(fact: Fact, message: _Message) -> str:
     return value if value in fact.numbers and value != NO_LABEL else UNKNOWN
 
 
-def _declared(fact: Fact, message: _Message) -> str:
+def _read_declared(fact: Fact, message: _Message) -> str:
     value = message.declared_facts.values.get(fact.key)
     if value is not None and value in fact.numbers:
         return value

@@ -381,7 +381,7 @@ def check_large_servers(request: bytes, servers: Iterable[slice]) -> Iterator[No
         try:
             found = yield from counting(request, left + _OTHER_FIELDS, part=part)
         except Malformed:
-            raise _malformed("ServerTools") from None
+            raise _malformation("ServerTools") from None
         left -= _check_tools(found, left)
 
 
@@ -424,10 +424,10 @@ def _fields(data: bytes, limit: int, message: str, apart: int = 0) -> Fields:
     try:
         return fields(data, limit, apart)
     except Malformed:
-        raise _malformed(message) from None
+        raise _malformation(message) from None
 
 
-def _malformed(message: str) -> InvalidRequest:
+def _malformation(message: str) -> InvalidRequest:
     return InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message}`")
 
 

@@ -426,7 +426,7 @@ def _steps(rule_set: ExplainableRuleSet, facts: Mapping[str, str], wanted: Mappi
     steps: list[Step] = []
     while left:
         number = decide(rule_set.rules, now).rule
-        needed = _needed(rule_set, number, now, {fact: wanted[fact] for fact in left})
+        needed = _needed_changes(rule_set, number, now, {fact: wanted[fact] for fact in left})
         if not needed:
             return ()
         changes = (FactChange(rule_set.question.facts[fact], now[fact], (wanted[fact],)) for fact in needed)
@@ -436,7 +436,9 @@ def _steps(rule_set: ExplainableRuleSet, facts: Mapping[str, str], wanted: Mappi
     return tuple(steps)
 
 
-def _needed(rule_set: ExplainableRuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str]) -> list[str]:
+def _needed_changes(
+    rule_set: ExplainableRuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str]
+) -> list[str]:
     """Return those of the changes that are left that take the decision past a rule, in order, and none to spare."""
     read = rule_set.rules[number].reads
     needed = [fact for fact in left if fact in read]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.contract.finding import Finding, shown
+from callability.contract.finding import Finding, as_code
 from callability.contract.vocabulary import Action, LiftedBy
 from callability.kernel.conditions import SEMANTICS
 from callability.kernel.envelope import (
@@ -23,7 +23,7 @@ from callability.kernel.envelope import (
     cost_of_payload,
     invalid,
     max_cost,
-    opened,
+    open_bundle,
 )
 from callability.kernel.rule_set import RuleSet
 from callability.kernel.rule_set_reading import QUESTIONS, rule_set_of
@@ -43,12 +43,12 @@ class CheckedPolicy:
     tests: tuple[str, ...] = ()
     """The tests that it passed: each as `question: name`."""
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Return it as bytes for another process of this program."""
         return pickle.dumps(self)
 
 
-def unpacked(data: bytes) -> CheckedPolicy:
+def unpack(data: bytes) -> CheckedPolicy:
     """Return what another process of this program has packed."""
     checked = pickle.loads(data)
     assert isinstance(checked, CheckedPolicy)
@@ -104,7 +104,7 @@ def read(
         BundleRefused: the bundle is damaged, too new, too old, not signed by one of the keys, or contradicts itself.
         MissingCryptography: there are keys, and the extra `bundle` is not installed.
     """
-    envelope = opened(data, keys)
+    envelope = open_bundle(data, keys)
     payload = payload_in(envelope, accepted_sequence, rollback=rollback)
     if tuple(each.question for each in payload.rule_sets) != QUESTIONS:
         raise invalid(f"the bundle has not the rule sets {', '.join(QUESTIONS)}")
@@ -155,6 +155,6 @@ def _revision(text: str) -> str:
 def _action(message: pb.Action) -> Action:
     owners = {number: name for name, number in verdict_pb2.LiftedBy.items() if number}
     if not message.name or message.owner not in owners:
-        raise invalid(f"action {shown(message.name)} contradicts itself")
+        raise invalid(f"action {as_code(message.name)} contradicts itself")
     owner = LiftedBy(owners[message.owner].removeprefix("LIFTED_BY_").lower())
     return Action(message.name, owner, message.fact or None, message.phrase, message.labels)

@@ -60,7 +60,7 @@ class Counted(NamedTuple):
 class Observer(Protocol):
     """What counts decisions. It never learns names or values."""
 
-    def decided(self, kind: Counted) -> None:
+    def count_verdict(self, kind: Counted) -> None:
         """Count a verdict."""
 
     def decided_batch(
@@ -68,7 +68,7 @@ class Observer(Protocol):
     ) -> None:
         """Count the results of a batch about so many tools: decided now, or kept."""
 
-    def met(self, found: Mapping[Gap, int]) -> None:
+    def count_gaps(self, found: Mapping[Gap, int]) -> None:
         """Count how many decisions had each gap."""
 
 
@@ -138,12 +138,12 @@ def gaps_of(question: str, unread: Iterable[str], not_understood: frozenset[str]
     )
 
 
-def undeclared(subject: str, times: int) -> tuple[Gap, ...]:
+def undeclared_gaps(subject: str, times: int) -> tuple[Gap, ...]:
     """Return the gaps of facts of a server, a tool or an agent that the rule file does not declare."""
     return (Gap("callability", subject, Cause.UNDECLARED),) * times
 
 
-def joined(results: Sequence[EncodedResult], of_server: Sequence[Gap] = ()) -> EncodedServerResults:
+def join_results(results: Sequence[EncodedResult], of_server: Sequence[Gap] = ()) -> EncodedServerResults:
     """Return the results for the tools of a server as one, with further gaps of the server itself."""
     each = Counter(results)
     words = frozenset(result.words for result in each if result.words)

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.contract.finding import listed, shown
+from callability.contract.finding import as_code, list_names
 from callability.contract.vocabulary import UNKNOWN, LiftedBy, Retry
 from callability.kernel.conditions import (
     Condition,
@@ -118,7 +118,7 @@ class Fact:
 
     def shown(self, given: str) -> str:
         """Return a given value as a sentence shows it: a name quoted, since somebody else chose it."""
-        return shown(given) if self.kind == pb.FACT_KIND_NAME and given != UNKNOWN else given
+        return as_code(given) if self.kind == pb.FACT_KIND_NAME and given != UNKNOWN else given
 
 
 def fact_of(message: pb.Fact) -> Fact:
@@ -163,7 +163,7 @@ def _check(message: pb.Fact, different: int) -> None:
         and (not message.changed_by or message.changed_by in _OWNERS)
     )
     if not sound:
-        raise invalid(f"fact {shown(message.name)} contradicts itself")
+        raise invalid(f"fact {as_code(message.name)} contradicts itself")
 
 
 def _classes(message: pb.Fact) -> NameClasses:
@@ -172,12 +172,12 @@ def _classes(message: pb.Fact) -> NameClasses:
     for number, each in enumerate(message.name_classes):
         of_class = tuple(each.groups)
         if any(group >= groups for group in of_class):
-            raise invalid(f"a class of {shown(message.name)} names a group of patterns that does not exist")
+            raise invalid(f"a class of {as_code(message.name)} names a group of patterns that does not exist")
         if any(group >= after for group, after in pairwise(of_class)):
-            raise invalid(f"a class of {shown(message.name)} names groups of patterns out of order")
+            raise invalid(f"a class of {as_code(message.name)} names groups of patterns out of order")
         classes[of_class] = number
     if len(classes) != len(message.name_classes):
-        raise invalid(f"two classes of {shown(message.name)} are the same")
+        raise invalid(f"two classes of {as_code(message.name)} are the same")
     return NameClasses(message.pattern_groups, classes)
 
 
@@ -350,7 +350,9 @@ def _why(
     if truth is None:
         unread = diagram.unread_at(given)
         are = "which is" if len(unread) == 1 else "which are"
-        return f"cannot be decided without {listed(unread)}, {are} unknown: gives `{rule_set.question.undetermined}`"
+        return (
+            f"cannot be decided without {list_names(unread)}, {are} unknown: gives `{rule_set.question.undetermined}`"
+        )
     reasons = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
     return f"holds, since {reasons}: gives `{rule.status}`" if truth else f"does not hold, since {reasons}"
 

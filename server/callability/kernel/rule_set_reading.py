@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import LiftedBy, Retry
 from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not
 from callability.kernel.envelope import invalid
@@ -53,7 +53,7 @@ class Conditions:
         Raises:
             BundleRefused: there is none of this number.
         """
-        return self._taken(number)[0]
+        return self._take(number)[0]
 
     def check_all_taken(self) -> None:
         """Refuse parts that belong to nothing.
@@ -64,7 +64,7 @@ class Conditions:
         if self._left:
             raise invalid("a part of a condition belongs to nothing")
 
-    def _taken(self, number: int) -> tuple[Condition, int]:
+    def _take(self, number: int) -> tuple[Condition, int]:
         # A part is here only if it comes before the one that takes it.
         try:
             return self._left.pop(number)
@@ -74,7 +74,7 @@ class Conditions:
     def _condition(self, part: pb.ConditionPart) -> tuple[Condition, int]:
         if part.kind == pb.CONDITION_KIND_FACT_IS:
             return self._fact_is(part), 1
-        taken = [self._taken(number) for number in part.parts]
+        taken = [self._take(number) for number in part.parts]
         depth = 1 + max((each for _, each in taken), default=0)
         parts = tuple(condition for condition, _ in taken)
         match part.kind:
@@ -150,7 +150,7 @@ def rule_set_of(message: pb.RuleSet) -> RuleSet:
         first=first,
         inner_nodes=len(message.diagram.places),
         decide=walk(first),
-        facts=_listed(message.listed_facts, facts, axes),
+        facts=_facts_at(message.listed_facts, facts, axes),
         unread_of_rule=_unread(message, rules, facts, sizes),
     )
 
@@ -174,7 +174,7 @@ def _status(message: pb.Status) -> Status:
         or message.retry not in _RETRIES
         or message.entry not in outcome_pb2.EnableEntry.values()
     ):
-        raise invalid(f"status {shown(message.name)} contradicts itself")
+        raise invalid(f"status {as_code(message.name)} contradicts itself")
     return Status(
         name=message.name,
         number=message.number,
@@ -246,7 +246,7 @@ def _axes(messages: Iterable[pb.Axis], facts: Sequence[Fact]) -> tuple[Axis, ...
     return axes
 
 
-def _listed(numbers: Iterable[int], facts: Sequence[Fact], axes: Iterable[Axis]) -> tuple[str, ...]:
+def _facts_at(numbers: Iterable[int], facts: Sequence[Fact], axes: Iterable[Axis]) -> tuple[str, ...]:
     listed = tuple(_at(facts, number, "fact").name for number in numbers)
     if sorted(listed) != sorted(fact.name for axis in axes for fact in axis.facts):
         raise invalid("the listed facts are not those of the axes, each once")
@@ -263,13 +263,13 @@ def _axis(message: pb.Axis, facts: Sequence[Fact]) -> Axis:
         raise invalid("an axis has facts of the agent and others")
     for offset, fact in enumerate(mine):
         if not fact.values or max(readings[offset::width]) >= fact.readings:
-            raise invalid(f"an axis has a reading that {shown(fact.name)} has not")
+            raise invalid(f"an axis has a reading that {as_code(fact.name)} has not")
     points: dict[tuple[int, ...], int] = {}
     size = len(readings) // width
     for number in range(size):
         points.setdefault(readings[number * width : (number + 1) * width], number)
     if width == 1 and len(points) != mine[0].readings:
-        raise invalid(f"an axis has no point for a reading of {shown(mine[0].name)}")
+        raise invalid(f"an axis has no point for a reading of {as_code(mine[0].name)}")
     return Axis(mine, points, size)
 
 
@@ -284,7 +284,7 @@ def _verdict(
     rule = _at(rules, message.rule, "rule")
     undetermined = _at(statuses, rule_set.undetermined_status, "status").name
     if status.name != (undetermined if message.undetermined else rule.status):
-        raise invalid(f"a verdict of rule {shown(rule.id)} has another status than the rule")
+        raise invalid(f"a verdict of rule {as_code(rule.id)} has another status than the rule")
     own = None if message.undetermined else rule.words
     words = (own or said[status.name]) if status.name in said else None
     return Verdict(status, rule.id, message.undetermined, message.withhold_text, words)

@@ -24,7 +24,7 @@ def check_traces() -> None:
     Raises:
         NoTraces: the extra is not installed, or a variable has a value that is not supported.
     """
-    tracing = _imported()
+    tracing = _import_tracing()
     try:
         tracing.exporter_class()
     except tracing.TracingRefused as error:
@@ -41,7 +41,7 @@ def start_traces(program: str) -> Callable[[], None]:
         NoTraces: as for `check_traces`.
     """
     check_traces()
-    tracing = _imported().Tracing(program)
+    tracing = _import_tracing().Tracing(program)
     _running.append(tracing)
     stop: Callable[[], None] = tracing.stop
     return stop
@@ -66,7 +66,7 @@ def add_to_span(fields: Mapping[str, str]) -> None:
         get_current_span().set_attributes({f"{OURS}{name}": value for name, value in fields.items()})
 
 
-def _imported() -> Any:
+def _import_tracing() -> Any:
     try:
         from callability.otel import tracing  # noqa: PLC0415  # of an extra
     except ModuleNotFoundError as error:

@@ -174,7 +174,7 @@ class _Lines(logging.StreamHandler[TextIO]):
                 return False
             known.lines += 1
             left_out, known.left_out = known.left_out, 0
-        return super().handle(_shortened(record, left_out))
+        return super().handle(_shorten(record, left_out))
 
 
 @dataclass(slots=True)
@@ -184,7 +184,7 @@ class _Logger:
     left_out: int = 0
 
 
-def _shortened(record: logging.LogRecord, left_out: int) -> logging.LogRecord:
+def _shorten(record: logging.LogRecord, left_out: int) -> logging.LogRecord:
     """Return a record of a library as it is written: its message and its traceback are bounded."""
     shown = copy.copy(record)
     try:

@@ -53,7 +53,7 @@ _logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def exposed(metrics: CollectorRegistry, address: str | None) -> Iterator[None]:
+def expose(metrics: CollectorRegistry, address: str | None) -> Iterator[None]:
     """Serve metrics under `/metrics` of an address on loopback; without one they are not served.
 
     Raises:

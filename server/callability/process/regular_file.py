@@ -23,11 +23,11 @@ def read_regular(path: Path, most: int = -1) -> bytes:
     Raises:
         OSError: it cannot be read, or is no regular file: a pipe would be waited for.
     """
-    with open(path, "rb", opener=_opened) as stream:
+    with open(path, "rb", opener=_open) as stream:
         return stream.read(most)
 
 
-def _opened(name: str, flags: int) -> int:
+def _open(name: str, flags: int) -> int:
     """Open a regular file and nothing else: a pipe would be waited for, and a device has no end."""
     opened = os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
     mode = os.fstat(opened).st_mode

@@ -12,7 +12,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 
 FOLLOW_SECONDS = 0.5
 """How often files are looked at again."""
@@ -54,7 +54,7 @@ def sources_of(arguments: Sequence[str]) -> tuple[_Source, ...]:
             continue
         paths = [Path(argument)] if Path(argument).exists() else [Path(each) for each in sorted(glob(argument))]
         if not paths:
-            raise NoRecords(f"{shown(argument)} is neither a file nor a directory of records")
+            raise NoRecords(f"{as_code(argument)} is neither a file nor a directory of records")
         for path in paths:
             found += map(_source, sorted(path.glob("*.jsonl")) if path.is_dir() else [path])
     return tuple(sorted(dict.fromkeys(found), key=lambda each: each.order))

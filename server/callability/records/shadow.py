@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from callability.kernel.calls import EncodedCalls, finished
+from callability.kernel.calls import EncodedCalls, finish
 from callability.kernel.envelope import BundleRefused
 from callability.kernel.limits import InvalidRequest
 from callability.kernel.policy import LocalPolicy
@@ -87,7 +87,7 @@ class Shadow(Collector):
         found = self._batches.get(key)
         if found is None:
             try:
-                other = pb.CheckToolsResponse.FromString(finished(calls.check_tools(request)))
+                other = pb.CheckToolsResponse.FromString(finish(calls.check_tools(request)))
             except (InvalidRequest, BundleRefused) as error:
                 self._report(error)
                 return

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.process.logs import LogInterval
 from callability.records.format import VERSION, Clock, members
 
@@ -77,12 +77,12 @@ class Destination:
             status = path.stat()
         except OSError as error:
             why = (error.strerror or "error").lower()
-            raise DestinationRefused(f"records cannot be written to {shown(self.place)}: {why}") from None
+            raise DestinationRefused(f"records cannot be written to {as_code(self.place)}: {why}") from None
         if status.st_uid != os.geteuid():
-            found = f"{shown(self.place)} belongs to user {status.st_uid}, and records go to a directory of one's own"
+            found = f"{as_code(self.place)} belongs to user {status.st_uid}, and records go to a directory of one's own"
             raise DestinationRefused(f"{found}: name another directory")
         if stat.S_IMODE(status.st_mode) & 0o077:
-            found = f"{shown(self.place)} is open to others, as its mode is {stat.S_IMODE(status.st_mode):03o}"
+            found = f"{as_code(self.place)} is open to others, as its mode is {stat.S_IMODE(status.st_mode):03o}"
             raise DestinationRefused(f"{found}: run chmod 700 on it")
 
 

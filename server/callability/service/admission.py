@@ -61,7 +61,7 @@ class Turns:
         """How many calls wait for a turn."""
         return sum(map(len, tuple(self._waiting.values())))
 
-    def arrived(self) -> None:
+    def note_arrival(self) -> None:
         """Note that a call has arrived, so that others may come right after it."""
         self._arrivals += 1
 
@@ -186,7 +186,7 @@ class Streams:
         """How many are open."""
         return self._open.in_progress + self._others.in_progress
 
-    def placed(self, handler: Any, method: str) -> Handler:
+    def place(self, handler: Any, method: str) -> Handler:
         """Return a handler that ends a stream for which there is no place, and goes on as the given one otherwise."""
         places = self._open if method in self._open_methods else self._others
         answer: Any = handler.stream_stream
@@ -196,11 +196,11 @@ class Streams:
             try:
                 places.take(connection)
             except TooManyAtOnce as error:
-                self._metrics.refused(method, error.code.name, error.reason)
+                self._metrics.count_refusal(method, error.code.name, error.reason)
                 refused = refusal(error)
             else:
                 try:
-                    await _written(answer(request, context), context)
+                    await _write(answer(request, context), context)
                 finally:
                     places.give_back(connection)
                 return
@@ -209,7 +209,7 @@ class Streams:
         return grpc.stream_stream_rpc_method_handler(stream, handler.request_deserializer, handler.response_serializer)
 
 
-async def _written(replies: Any, context: Context) -> None:
+async def _write(replies: Any, context: Context) -> None:
     """Write the replies of a handler that yields them; any other writes them itself."""
     if not isasyncgen(replies):
         await replies
@@ -265,7 +265,7 @@ class Admission(grpc.GenericRpcHandler):
 
     def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
         """Return the handler of a call; None if there is no such method. This runs in the task of the call."""
-        self._turns.arrived()
+        self._turns.note_arrival()
         method = details.method
         handler = self._handlers.get(method)
         if handler is None:
@@ -274,17 +274,17 @@ class Admission(grpc.GenericRpcHandler):
         guarded = self._guard.guarded(details, handler)
         self._arrived += method not in self._always
         if self._closed and method not in self._always:
-            self._metrics.refused(method, "UNAVAILABLE", "SHUTTING_DOWN")
+            self._metrics.count_refusal(method, "UNAVAILABLE", "SHUTTING_DOWN")
             return self._stopping
         if isinstance(guarded, ServiceError):
             # It needs no place.
-            guarded = self._guard.refused(guarded, method)
+            guarded = self._guard.refuse(guarded, method)
         elif guarded.response_streaming:
             # Streams without an end, such as those that watch health, take no place of a call that is answered.
-            return self._streams.placed(guarded, method)
+            return self._streams.place(guarded, method)
         elif self._places.taken and method not in self._always:
             # A call takes its place when its request has arrived, if there is still one.
-            self._metrics.refused(method, "RESOURCE_EXHAUSTED", self._places.error.reason)
+            self._metrics.count_refusal(method, "RESOURCE_EXHAUSTED", self._places.error.reason)
             return self._crowded
         task = asyncio.current_task()
         assert task is not None

@@ -42,12 +42,12 @@ from callability.contract.finding import (
     Finding,
     Place,
     Severity,
+    as_code,
     did_you_mean,
     has_errors,
     in_order,
     line,
-    listed,
-    shown,
+    list_names,
 )
 from callability.files import document
 from callability.files.document import DocumentSequence, Node, Scalar
@@ -276,7 +276,7 @@ class _Reading:
             yield self._caller(name, each)
 
     def _caller(self, name: Scalar, node: Node) -> Caller:
-        subject = f"caller {shown(str(name.value))}"
+        subject = f"caller {as_code(str(name.value))}"
         if not isinstance(name.value, str) or not name.value.strip() or not name.value.isprintable():
             self._find(name.place, "bad-caller-name", f"{subject} has a name that is empty or cannot be printed")
         keys = self._mapping(node, subject, CALLER_KEYS)
@@ -290,13 +290,13 @@ class _Reading:
 
     def _rights(self, keys: Mapping[str, tuple[Scalar, Node]], subject: str, place: Place) -> Iterator[Right]:
         if "may" not in keys:
-            self._find(place, "missing-key", f"{subject} has no `may`", f"list what it may call: {listed(Right)}")
+            self._find(place, "missing-key", f"{subject} has no `may`", f"list what it may call: {list_names(Right)}")
             return
         for item in self._items(keys["may"][1], f"`may` of {subject}"):
             if item.value in [*Right]:
                 yield Right(str(item.value))
             else:
-                sentence = f"{shown(str(item.value))} in `may` of {subject} is not a right"
+                sentence = f"{as_code(str(item.value))} in `may` of {subject} is not a right"
                 self._find(item.place, "unknown-value", sentence, did_you_mean(str(item.value), Right))
 
     def _certificates(
@@ -311,7 +311,7 @@ class _Reading:
             try:
                 name = parse_name(item.value)
             except NotAName as wanted:
-                sentence = f"{shown(item.value)} in `certificates` of {subject} is no name of a certificate"
+                sentence = f"{as_code(item.value)} in `certificates` of {subject} is no name of a certificate"
                 self._find(item.place, "bad-certificate-name", sentence, str(wanted))
                 continue
             if self._is_owned(name, item.place, caller, "certificate name"):
@@ -342,7 +342,7 @@ class _Reading:
         keys = self._mapping(node, f"a token of {subject}", TOKEN_KEYS)
         if missing := [key for key in TOKEN_KEYS if key not in keys]:
             if isinstance(node, document.DocumentMapping):
-                self._find(node.place, "missing-key", f"a token of {subject} has no {listed(missing)}")
+                self._find(node.place, "missing-key", f"a token of {subject} has no {list_names(missing)}")
             return None
         digest, expires = keys["sha256"][1], keys["expires"][1]
         if not isinstance(digest, Scalar) or not _DIGEST.fullmatch(str(digest.value)):
@@ -362,7 +362,7 @@ class _Reading:
         if owner is None:
             self._owners[identity] = caller
             return True
-        sentence = f"the {what} is also that of caller {shown(owner)}"
+        sentence = f"the {what} is also that of caller {as_code(owner)}"
         self._find(place, "shared-identity", sentence, "each identifies one caller, and is listed once")
         return False
 
@@ -378,12 +378,12 @@ class _Reading:
 
     def _mapping(self, node: Node, subject: str, known: tuple[str, ...]) -> dict[str, tuple[Scalar, Node]]:
         if not isinstance(node, document.DocumentMapping):
-            self._find(node.place, "wrong-type", f"{subject} is not a mapping with {listed(known)}")
+            self._find(node.place, "wrong-type", f"{subject} is not a mapping with {list_names(known)}")
             return {}
         keys = {str(key.value): (key, value) for key, value in node.entries}
         for name, (key, _) in keys.items():
             if name not in known:
-                sentence = f"unknown key {shown(name)} in {subject}"
+                sentence = f"unknown key {as_code(name)} in {subject}"
                 self._find(key.place, "unknown-key", sentence, did_you_mean(name, known))
         return keys
 
@@ -420,7 +420,7 @@ class Authentication:
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._tokens = {
-            self._masked(token.sha256): _Known(token.sha256, token.expires.timestamp(), caller)
+            self._mask(token.sha256): _Known(token.sha256, token.expires.timestamp(), caller)
             for caller in callers.every
             for token in caller.tokens
         }
@@ -437,7 +437,7 @@ class Authentication:
         if authorization[: len(_SCHEME)].lower() != _SCHEME:
             raise Unauthenticated("TOKEN_MALFORMED", "the `authorization` of the call is not `Bearer TOKEN`")
         digest = hashlib.sha256(authorization[len(_SCHEME) :].strip().encode()).digest()
-        known = self._tokens.get(self._masked(digest))
+        known = self._tokens.get(self._mask(digest))
         if known is None or not hmac.compare_digest(known.sha256, digest):
             raise Unauthenticated("TOKEN_UNKNOWN", "the token of the call is not known")
         if known.expires <= self._clock():
@@ -455,7 +455,7 @@ class Authentication:
                 return caller
         raise Unauthenticated("CERTIFICATE_UNKNOWN", "the client certificate of the connection is that of no caller")
 
-    def _masked(self, digest: bytes) -> bytes:
+    def _mask(self, digest: bytes) -> bytes:
         """Return what a digest is looked up by: how long a look-up takes says nothing about the digests in the file."""
         return hashlib.blake2b(digest, key=self._key, digest_size=16).digest()
 
@@ -504,7 +504,7 @@ class WatchedCallers:
         if (seen := _digest(self._path)) == self._seen:
             return
         self._seen = seen
-        found = _loaded(self._path)
+        found = _load(self._path)
         if isinstance(found, CallersRefused):
             _log(logging.ERROR, found.findings)
             _logger.error("the edit of the callers is refused: the previous state stays in effect")
@@ -517,7 +517,7 @@ class WatchedCallers:
         self.changed(True)
 
 
-def _loaded(path: Path) -> Callers | CallersRefused:
+def _load(path: Path) -> Callers | CallersRefused:
     try:
         return load_callers(path)
     except CallersRefused as refused:

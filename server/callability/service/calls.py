@@ -18,7 +18,7 @@ from time import perf_counter
 from callability import __version__
 from callability.contract.finding import MAX_FINDINGS, Finding, Place, line
 from callability.kernel import limits
-from callability.kernel.calls import UNOBSERVED, EncodedCalls, description, finding_message, parsed
+from callability.kernel.calls import UNOBSERVED, EncodedCalls, description, finding_message, parse
 from callability.kernel.policy import CheckedPolicy, read
 from callability.process.child import NoOutput, output_of
 from callability.records.format import Ended
@@ -263,7 +263,7 @@ class PolicyCalls:
         rejected = self._served.rejected
         # Joined on the wire, messages are one.
         reply = self._served.calls.policy_reply + self._limits
-        return reply + _rejected(rejected).SerializeToString() if rejected else reply
+        return reply + _rejection_reply(rejected).SerializeToString() if rejected else reply
 
     async def validate_policy(self, data: bytes) -> bytes:
         """Answer a `ValidatePolicyRequest` with a `ValidatePolicyResponse`.
@@ -273,7 +273,7 @@ class PolicyCalls:
             TooManyAtOnce: too many policies are being checked.
         """
         limits.check_files(data)
-        request = parsed(pb.ValidatePolicyRequest, data)
+        request = parse(pb.ValidatePolicyRequest, data)
         limits.check_policy_files([(file.name, len(file.data)) for file in request.files])
         if self._validations >= limits.VALIDATIONS:
             message = f"{limits.VALIDATIONS} policies are being checked, and no more are at a time: try again"
@@ -294,7 +294,7 @@ def _limits(concurrent_calls: int) -> pb.GetPolicyResponse:
     return pb.GetPolicyResponse(limits=pb.Limits(concurrent_calls=concurrent_calls, methods=methods))
 
 
-def _rejected(rejected: RejectedEdit) -> pb.GetPolicyResponse:
+def _rejection_reply(rejected: RejectedEdit) -> pb.GetPolicyResponse:
     findings = [line(finding) for finding in rejected.findings[: limits.POLICY_FINDINGS]]
     return pb.GetPolicyResponse(rejected_edit=pb.RejectedEdit(revision=rejected.revision, findings=findings))
 
@@ -324,7 +324,7 @@ class PolicyWatches:
             InvalidRequest: the request is malformed.
             ShuttingDown: the service stops.
         """
-        known = parsed(pb.WatchPolicyRequest, data).bundle_digest
+        known = parse(pb.WatchPolicyRequest, data).bundle_digest
         self._left += 1
         self._none_left.clear()
         try:

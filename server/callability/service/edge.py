@@ -67,7 +67,7 @@ def size_of(request: Received | None) -> int:
     return len(request) if isinstance(request, bytes) else 0
 
 
-def checked(request: Received | None) -> bytes:
+def check_request(request: Received | None) -> bytes:
     """Return a request.
 
     Raises:
@@ -181,13 +181,13 @@ def unary(
         context.set_trailing_metadata(_request_id())
         request = await reading.request(path, context, connection)
         started = perf_counter()
-        count, given_up = calls.refused, False
+        count, given_up = calls.count_refusal, False
         try:
             places.take(connection)
-            count = calls.ended
+            count = calls.count_error
             try:
-                reply = await answer(checked(request), connection)
-                calls.answered(perf_counter() - started)
+                reply = await answer(check_request(request), connection)
+                calls.count_reply(perf_counter() - started)
                 return reply
             finally:
                 places.give_back(connection)
@@ -216,7 +216,7 @@ def conversing(method: Method, path: str, request_bytes: int, reading: Reading, 
         connection = context.peer()
         while (request := await reading.request(path, context, connection)) is not None:
             try:
-                reply = await method(checked(request))
+                reply = await method(check_request(request))
             except Exception as error:
                 refused = refusal(error)
                 break
@@ -237,7 +237,7 @@ def streaming(
         context.set_trailing_metadata(_request_id())
         request = await reading.request(path, context, context.peer())
         try:
-            async for reply in follow(checked(request)):
+            async for reply in follow(check_request(request)):
                 yield reply
         except asyncio.CancelledError:
             refused = refusal(ShuttingDown())
@@ -431,5 +431,5 @@ class Reading:
             await self._refuse(path, context, error)
 
     async def _refuse(self, path: str, context: Context, error: TooManyAtOnce) -> NoReturn:
-        self._metrics.refused(path, error.code.name, error.reason)
+        self._metrics.count_refusal(path, error.code.name, error.reason)
         await abort(context, refusal(error))

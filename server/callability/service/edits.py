@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from callability.contract.finding import MAX_FINDINGS, Finding, Place, finding_lines, listed
+from callability.contract.finding import MAX_FINDINGS, Finding, Place, finding_lines, list_names
 from callability.files.policy_origin import PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.watching import looks
-from callability.kernel.policy import CheckedPolicy, LocalPolicy, read, unpacked
+from callability.kernel.policy import CheckedPolicy, LocalPolicy, read, unpack
 from callability.process.child import NoOutput, output_of
 from callability.process.logs import fields
 from callability.records.format import Change
@@ -33,10 +33,10 @@ _logger = logging.getLogger(__name__)
 class EditSink(Protocol):
     """Where edits take effect."""
 
-    async def accepted(self, checked: CheckedPolicy) -> None:
+    async def accept(self, checked: CheckedPolicy) -> None:
         """Apply an edit that was accepted."""
 
-    async def rejected(self, rejected: RejectedEdit) -> None:
+    async def report_rejected(self, rejected: RejectedEdit) -> None:
         """Report an edit that was rejected, or could not be checked."""
 
 
@@ -46,7 +46,7 @@ class EditReports:
     def __init__(self, metrics: PolicyMetrics) -> None:
         self._metrics = metrics
 
-    def applied(self, policy: LocalPolicy, checked: CheckedPolicy) -> None:
+    def report_applied(self, policy: LocalPolicy, checked: CheckedPolicy) -> None:
         """Report that the policy of an edit decides from now on."""
         _log(logging.WARNING, checked.findings)
         _logger.info(
@@ -55,14 +55,14 @@ class EditReports:
             extra=fields(revision=policy.revision),
         )
         self._metrics.decides(policy, checked.engine)
-        self._metrics.edited(applied=True)
+        self._metrics.count_edit(applied=True)
 
-    def rejected(self, rejected: RejectedEdit, decides: str) -> None:
+    def report_rejected(self, rejected: RejectedEdit, decides: str) -> None:
         """Report that an edit was rejected, and which revision decides."""
         _log(logging.ERROR, rejected.findings)
         words = "the edit of the policy is refused: revision %s still decides"
         _logger.error(words, decides, extra=fields(revision=decides))
-        self._metrics.edited(applied=False)
+        self._metrics.count_edit(applied=False)
 
 
 class ServedEdits:
@@ -73,11 +73,11 @@ class ServedEdits:
         self._metrics = metrics
         self._reports = EditReports(metrics)
 
-    async def accepted(self, checked: CheckedPolicy) -> None:
+    async def accept(self, checked: CheckedPolicy) -> None:
         """Apply an edit that was accepted."""
         self.apply(await asyncio.to_thread(CallabilityCalls, checked, self._metrics), checked)
 
-    async def rejected(self, rejected: RejectedEdit) -> None:
+    async def report_rejected(self, rejected: RejectedEdit) -> None:
         """Report an edit that was rejected, or could not be checked."""
         self.reject(rejected)
 
@@ -87,7 +87,7 @@ class ServedEdits:
         self._served.replace(calls)
         if self._served.recorder is not None:
             self._served.recorder.changed(Change.POLICY, applied=True, before=before, after=calls.revision)
-        self._reports.applied(calls.policy, checked)
+        self._reports.report_applied(calls.policy, checked)
 
     def reject(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""
@@ -95,7 +95,7 @@ class ServedEdits:
         if self._served.recorder is not None:
             before = self._served.calls.revision
             self._served.recorder.changed(Change.POLICY, applied=False, before=before, after=rejected.revision)
-        self._reports.rejected(rejected, self._served.calls.revision)
+        self._reports.report_rejected(rejected, self._served.calls.revision)
 
 
 class ShadowEdits:
@@ -104,13 +104,13 @@ class ShadowEdits:
     def __init__(self, shadow: Shadow) -> None:
         self._shadow = shadow
 
-    async def accepted(self, checked: CheckedPolicy) -> None:
+    async def accept(self, checked: CheckedPolicy) -> None:
         """Let the candidate of an edit decide."""
         policy = await asyncio.to_thread(read, checked.bundle)
         self._shadow.replace(policy)
         _logger.info("the candidate decides beside the policy in effect: revision %s", policy.revision)
 
-    async def rejected(self, rejected: RejectedEdit) -> None:
+    async def report_rejected(self, rejected: RejectedEdit) -> None:
         """Report that the candidate as it is written does not load."""
         _log(logging.WARNING, rejected.findings)
         _logger.warning("the candidate of `--shadow` does not load: what decided beside the policy before still does")
@@ -150,17 +150,17 @@ class Edits:
 
     async def _apply(self, checked: CheckedPolicy, written: PolicySource) -> None:
         if not checked.bundle:
-            await self._sink.rejected(RejectedEdit(written.revision, checked.findings[:MAX_FINDINGS]))
+            await self._sink.report_rejected(RejectedEdit(written.revision, checked.findings[:MAX_FINDINGS]))
             return
         try:
-            await self._sink.accepted(checked)
-            self._origin.accepted(written)
+            await self._sink.accept(checked)
+            self._origin.accept(written)
             self._report_lost_tests(checked.tests)
         except Exception:
             # The same files fail again: they are rejected, and not checked at every look.
             _logger.exception("an edit of the policy could not be applied")
-            unchecked = _unchecked(written, "the service failed; its log says why")
-            await self._sink.rejected(RejectedEdit(written.revision, unchecked.findings))
+            unchecked = _uncheckable(written, "the service failed; its log says why")
+            await self._sink.report_rejected(RejectedEdit(written.revision, unchecked.findings))
 
     def _report_lost_tests(self, tests: tuple[str, ...]) -> None:
         """Warn of tests that the policy had before: what they held to is no longer checked at an edit."""
@@ -169,7 +169,7 @@ class Edits:
         if lost:
             left = f"{len(tests):,} are left" if tests else "none is left"
             number = "a test" if len(lost) == 1 else f"{len(lost):,} tests"
-            _logger.warning("the edit of the policy loses %s, and %s: %s", number, left, listed(lost))
+            _logger.warning("the edit of the policy loses %s, and %s: %s", number, left, list_names(lost))
 
 
 def _log(level: int, findings: Sequence[Finding]) -> None:
@@ -178,7 +178,7 @@ def _log(level: int, findings: Sequence[Finding]) -> None:
 
 
 @asynccontextmanager
-async def followed(edits: Edits | None) -> AsyncIterator[None]:
+async def follow_edits(edits: Edits | None) -> AsyncIterator[None]:
     """Follow edits inside the context; None if there are none to follow."""
     if edits is None:
         yield
@@ -194,13 +194,13 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
 async def checked_source(written: PolicySource) -> CheckedPolicy:
     """Check the source of a policy in a process of its own. One that cannot be checked is refused."""
     try:
-        return unpacked(await output_of(CHECK_MODULE, pickle.dumps(written), CHECK_SECONDS))
+        return unpack(await output_of(CHECK_MODULE, pickle.dumps(written), CHECK_SECONDS))
     except NoOutput as error:
-        return _unchecked(written, str(error))
+        return _uncheckable(written, str(error))
     except Exception:
         _logger.exception("an edit of the policy could not be checked")
-        return _unchecked(written, "the service failed; its log says why")
+        return _uncheckable(written, "the service failed; its log says why")
 
 
-def _unchecked(written: PolicySource, why: str) -> CheckedPolicy:
+def _uncheckable(written: PolicySource, why: str) -> CheckedPolicy:
     return CheckedPolicy(b"", (Finding(Place(written.shown), "check-failed", f"could not be checked: {why}"),))

@@ -203,7 +203,7 @@ class Guard:
             return _checked_first(handler, partial(self._end_refused, lambda _context: by_token(), method))
         return handler
 
-    def refused(self, error: ServiceError, method: str) -> Handler:
+    def refuse(self, error: ServiceError, method: str) -> Handler:
         """Count a call that is refused, and return its handler."""
         self._note(error, method)
         return refusing(error)
@@ -212,12 +212,12 @@ class Guard:
         if authentication := self._authentication():
             if authorization is None:
                 raise Unauthenticated("NO_CREDENTIALS", _NO_TOKEN)
-            _permitted(authentication.by_token(authorization), right_of(method))
+            _check_right(authentication.by_token(authorization), right_of(method))
 
     def _check_certificate(self, certificates: ClientCertificates, method: str, context: Context) -> None:
         names = certificates.names(context)
         if authentication := self._authentication():
-            _permitted(authentication.by_certificate(names), right_of(method))
+            _check_right(authentication.by_certificate(names), right_of(method))
 
     async def _end_refused(self, check: Callable[[Context], None], method: str, context: Context) -> None:
         try:
@@ -227,14 +227,14 @@ class Guard:
             await abort(context, refusal(error))
 
     def _note(self, error: ServiceError, method: str) -> None:
-        self._metrics.refused(method, error.code.name, error.reason)
+        self._metrics.count_refusal(method, error.code.name, error.reason)
         if happened := self._refusals.due(error.reason):
             words = "a call of %s is refused: %s (such calls since the last such line: %d)"
             about = fields(method=method.rpartition("/")[2], code=error.code.name, reason=error.reason)
             _logger.warning(words, method, error.message, happened, extra=about)
 
 
-def _permitted(caller: Caller, right: Right | None) -> None:
+def _check_right(caller: Caller, right: Right | None) -> None:
     logs.note(caller=caller.name)
     check_right(caller, right)
 

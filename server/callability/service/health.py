@@ -16,9 +16,9 @@ from google.protobuf.descriptor import FileDescriptor
 from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
-from callability.kernel.calls import parsed
+from callability.kernel.calls import parse
 from callability.kernel.limits import InvalidRequest
-from callability.service.edge import Ended, Reading, abort, at_most, checked, conversing, refusal
+from callability.service.edge import Ended, Reading, abort, at_most, check_request, conversing, refusal
 
 if TYPE_CHECKING:
     from callability.service.edge import Context, Handler
@@ -50,7 +50,7 @@ class Reflection:
         Raises:
             InvalidRequest: it is malformed.
         """
-        request = parsed(pb.ServerReflectionRequest, data)
+        request = parse(pb.ServerReflectionRequest, data)
         try:
             reply = self._reply(request)
         except KeyError:
@@ -159,6 +159,6 @@ class Health:
     async def _request(self, path: str, context: Context) -> health_pb2.HealthCheckRequest:
         request = await self._reading.request(path, context, context.peer())
         try:
-            return parsed(health_pb2.HealthCheckRequest, checked(request))
+            return parse(health_pb2.HealthCheckRequest, check_request(request))
         except InvalidRequest as error:
             await abort(context, refusal(error))

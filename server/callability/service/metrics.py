@@ -134,23 +134,23 @@ class MethodCalls:
         self.codes: dict[str, int] = {"OK": 0}
         self.seconds = Distribution(SECONDS)
 
-    def answered(self, seconds: float) -> None:
+    def count_reply(self, seconds: float) -> None:
         """Count a call with a reply."""
         self.codes["OK"] += 1
         self.seconds.observe(seconds)
         for observe in self._observers:
             observe(EndedCall(self._path, "OK", seconds))
 
-    def ended(self, code: str, seconds: float, reason: str) -> None:
+    def count_error(self, code: str, seconds: float, reason: str) -> None:
         """Count a call that ended with an error, by the name of its code."""
         self.codes[code] = self.codes.get(code, 0) + 1
         for observe in self._observers:
             observe(EndedCall(self._path, code, seconds, reason))
 
-    def refused(self, code: str, seconds: float, reason: str) -> None:
+    def count_refusal(self, code: str, seconds: float, reason: str) -> None:
         """Count a call that was refused before the service worked on it."""
         self._refusals[reason] += 1
-        self.ended(code, seconds, reason)
+        self.count_error(code, seconds, reason)
 
 
 def _none() -> int:
@@ -177,10 +177,10 @@ class CallMetrics(Collector):
         """Return the calls of a method of the service, by its path on the wire."""
         return self._methods.setdefault(path.rpartition("/")[2], MethodCalls(path, self._observers, self._refusals))
 
-    def refused(self, path: str, code: str, reason: str) -> None:
+    def count_refusal(self, path: str, code: str, reason: str) -> None:
         """Count a call that was refused before the service worked on it, whether or not it counts its method."""
         if method := self._methods.get(path.rpartition("/")[2]):
-            method.refused(code, 0.0, reason)
+            method.count_refusal(code, 0.0, reason)
         else:
             self._refusals[reason] += 1
 
@@ -295,9 +295,9 @@ class VerdictCounts(Collector):
         """Count what waits."""
         with self._lock:
             batched = self._batched
-            for result, times in Tally(chain.from_iterable([*_taken(self._fresh)])).items():
+            for result, times in Tally(chain.from_iterable([*_take_all(self._fresh)])).items():
                 batched[result.counted] = batched.get(result.counted, 0) + times
-            for results, times in Tally(_taken(self._again)).items():
+            for results, times in Tally(_take_all(self._again)).items():
                 for kind, number in results.kinds:
                     batched[kind] = batched.get(kind, 0) + times * number
 
@@ -338,7 +338,7 @@ class VerdictCounts(Collector):
         yield refusals
 
 
-def _taken(items: deque[Item]) -> Iterator[Item]:
+def _take_all(items: deque[Item]) -> Iterator[Item]:
     while items:
         yield items.popleft()
 
@@ -442,7 +442,7 @@ class PolicyMetrics:
         """Count facts of servers, tools or agents that the rule file does not declare."""
         self._undeclared.labels(subject).inc(facts)
 
-    def edited(self, *, applied: bool) -> None:
+    def count_edit(self, *, applied: bool) -> None:
         """Count an edit."""
         self._edits.labels(str(applied).lower()).inc()
         self.refuses(files=not applied)
@@ -468,7 +468,7 @@ class Gaps:
         self._metrics = metrics
         self._logged: set[Gap] = set()
 
-    def decided(self, kind: Counted) -> None:
+    def count_verdict(self, kind: Counted) -> None:
         """Count a verdict."""
         self._metrics.verdicts.add(kind)
 
@@ -478,7 +478,7 @@ class Gaps:
         """Count the results of a batch about so many tools: decided now, or kept."""
         self._metrics.batch(fresh, again, tools)
 
-    def met(self, found: Mapping[Gap, int]) -> None:
+    def count_gaps(self, found: Mapping[Gap, int]) -> None:
         """Count how many decisions had each gap, and log each that this policy had not had before."""
         for gap, decisions in found.items():
             if gap.cause is Cause.UNDECLARED:

@@ -126,7 +126,7 @@ class Port:
         """
         try:
             if not self.is_socket:
-                return f"{self.address.rpartition(':')[0]}:{self._added(server)}"
+                return f"{self.address.rpartition(':')[0]}:{self._listen(server)}"
             self._add_socket(server)
             return self.address
         except RuntimeError:
@@ -134,17 +134,17 @@ class Port:
 
     def _add_socket(self, server: grpc.aio.Server) -> None:
         if self.socket_mode is None:
-            self._added(server)
+            self._listen(server)
             return
         # Nobody may connect before the mode is set.
         before = os.umask(0o777)
         try:
-            self._added(server)
+            self._listen(server)
         finally:
             os.umask(before)
         socket_path(self.address).chmod(self.socket_mode)
 
-    def _added(self, server: grpc.aio.Server) -> int:
+    def _listen(self, server: grpc.aio.Server) -> int:
         if self.certificates is None:
             return server.add_insecure_port(self.address)
         return server.add_secure_port(self.address, _credentials(self.certificates, self.needs_client_certificate))

@@ -266,7 +266,7 @@ class Worker:
     async def _load(self, edition: Edition) -> None:
         try:
             rejected = edition.rejected
-            await (self._edits.rejected(rejected) if rejected else self._edits.accepted(edition.checked))
+            await (self._edits.report_rejected(rejected) if rejected else self._edits.accept(edition.checked))
             self._decides = edition.number
         except Exception:
             _logger.exception("an edit of the policy cannot be loaded")
@@ -376,14 +376,14 @@ class Workers(Collector):
                 await asyncio.to_thread(each.join)
             self._reserved.close()
 
-    async def accepted(self, checked: CheckedPolicy) -> None:
+    async def accept(self, checked: CheckedPolicy) -> None:
         """Hand an edit to all workers."""
         revision = (await asyncio.to_thread(read, checked.bundle)).revision
         self._hand_out(checked, None)
         words = "the edit of the policy is handed to %d workers: revision %s"
         _logger.info(words, len(self._workers), revision, extra=fields(revision=revision))
 
-    async def rejected(self, rejected: RejectedEdit) -> None:
+    async def report_rejected(self, rejected: RejectedEdit) -> None:
         """Report an edit that is refused to all workers."""
         self._hand_out(self._edition.checked, rejected)
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from callability.files import document
 from callability.files.document import UnclosedComment, without_comments
-from callability.files.editing import EditRefused, Tree, edited, without
+from callability.files.editing import EditRefused, Tree, edited_bytes, without
 from callability.setup.clients import Form
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -151,7 +151,7 @@ def _with_yaml_members(file: ClientFile, remove: Collection[str], insert: Mappin
         data = b"{}\n"
     for name in remove:
         data = without(data, file.path.name, (*file.keys, name))
-    return edited(data, file.path.name, _tree(file.keys, insert)) if insert else data
+    return edited_bytes(data, file.path.name, _tree(file.keys, insert)) if insert else data
 
 
 def _with_toml_members(file: ClientFile, remove: Collection[str], insert: Mapping[str, Mapping[str, object]]) -> bytes:
@@ -244,7 +244,7 @@ def _with_json_members(file: ClientFile, remove: Collection[str], insert: Mappin
     for name in remove if not missing else ():
         data = without(data, _NAME, (name,))
     if insert:
-        data = edited(data, _NAME, _tree(missing, insert))
+        data = edited_bytes(data, _NAME, _tree(missing, insert))
     return (mark + text[:start]).encode() + data + text[end:].encode()
 
 

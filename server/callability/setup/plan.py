@@ -13,9 +13,9 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
 
-from callability.contract.finding import Finding, Severity, in_order, shown
+from callability.contract.finding import Finding, Severity, as_code, in_order
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, created, edited
+from callability.files.editing import EditRefused, Tree, created, edited_bytes
 from callability.gateway.config.findings import content, findings, unset_variables
 from callability.gateway.config.secrets_file import read_secrets, with_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, read_client_file, with_members
@@ -300,7 +300,7 @@ class _Work:
         try:
             if self.before is None:
                 return created(self._config.name, cast(Tree, tree))
-            return edited(self.before, str(self._config), cast(Tree, tree)) if tree else self.before
+            return edited_bytes(self.before, str(self._config), cast(Tree, tree)) if tree else self.before
         except EditRefused:
             raise Unusable(
                 f"{self._config}: the servers cannot be added without touching something else; edit it by hand"
@@ -321,7 +321,7 @@ class _Work:
         chosen = next(each for each in names if self._reached.get(each, reached) == reached)
         is_new = chosen not in self._reached
         if chosen != name:
-            notes = (f"another {shown(name)} has another definition", *notes)
+            notes = (f"another {as_code(name)} has another definition", *notes)
         if is_new:
             self._reached[chosen] = reached
             self._entries[chosen] = without_secrets(entry, chosen, self.store)

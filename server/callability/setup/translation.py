@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from callability.contract.finding import Severity, joined_hints, listed, shown
+from callability.contract.finding import Severity, as_code, joined_hints, list_names
 from callability.files import document
 from callability.gateway.config.findings import findings
 from callability.gateway.config.variables import unset_in
@@ -175,7 +175,7 @@ class _Work:
         named = [given.pop(key) for key in _TYPE_KEYS if key in given]
         kinds = {_TYPES.get(str(each)) for each in named}
         if None in kinds:
-            raise LeftOut(f"has the transport {shown(str(named[0]))}, which is not known")
+            raise LeftOut(f"has the transport {as_code(str(named[0]))}, which is not known")
         kinds.discard("")
         if len(kinds) > 1:
             raise LeftOut("names two transports")
@@ -224,8 +224,8 @@ class _Work:
                 self.notes.append(f"`{key}` is left out: {dialect.left_out[key]}")
         elif value not in (None, False, {}, [], ""):
             if _LIMITING.search(key):
-                raise LeftOut(f"has the key {shown(key)}, which is not known and may limit it")
-            self.notes.append(f"{shown(key)} is left out: it is not known")
+                raise LeftOut(f"has the key {as_code(key)}, which is not known and may limit it")
+            self.notes.append(f"{as_code(key)} is left out: it is not known")
 
     def finish(self) -> Entry:
         """Return the entry, its keys in our order."""
@@ -288,11 +288,13 @@ class _Work:
     def _check_variables(self, text: str) -> str:
         here = {name for name in _HERE if f"${{{name}}}" in text}
         if here:
-            raise LeftOut(f"names {listed(sorted(here))}, which the gateway cannot know: write the directory there")
+            raise LeftOut(f"names {list_names(sorted(here))}, which the gateway cannot know: write the directory there")
         if missing := unset_in(text, self._surroundings.environment):
-            raise LeftOut(f"needs {listed(missing)}, which is not set here: set it for the gateway, and run this again")
+            raise LeftOut(
+                f"needs {list_names(missing)}, which is not set here: set it for the gateway, and run this again"
+            )
         for name in unset_in(text, {}):
-            note = f"needs {shown(name)} in the environment of the gateway"
+            note = f"needs {as_code(name)} in the environment of the gateway"
             self.notes += [] if note in self.notes else [note]
         return text
 
@@ -326,11 +328,12 @@ def _translate_prefixed(found: re.Match[str], home: Path) -> str:
     if found[1] in ("/", "pathSeparator"):
         return os.sep
     if kind.startswith(("workspace", "relativeFile", "file")) and kind != "file":
-        raise LeftOut(f"names {shown(found[0])}, which the gateway cannot know: write the directory there")
+        raise LeftOut(f"names {as_code(found[0])}, which the gateway cannot know: write the directory there")
     if kind in ("input", "file", "keyring", "command", "config"):
         what = "the client asks a person for it" if kind == "input" else "only the client can look it up"
         raise LeftOut(
-            f"names {shown(found[0])}, and {what}: add the value to `secrets.env` as `NAME=VALUE`, and the server with"
+            f"names {as_code(found[0])}, and {what}:"
+            " add the value to `secrets.env` as `NAME=VALUE`, and the server with"
             " `${secret:NAME}` to the config"
         )
     return f"$${found[0][1:]}"

@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from callability.contract.finding import listed, shown
+from callability.contract.finding import as_code, list_names
 from callability.files import document
-from callability.files.editing import EditRefused, edited, turn, without
+from callability.files.editing import EditRefused, edited_bytes, turn, without
 from callability.files.editing import replace as replace_file
 from callability.gateway.config.keyring_secrets import NoKeyring, remove_from_keyring
 from callability.gateway.config.secrets_file import KEYRING, written_secrets
@@ -109,7 +109,9 @@ def _put_servers_back(entry: Installed, before: bytes | None, now: bytes) -> byt
     file = ClientFile(path, form, entry.keys, now, content_of(now, form, entry.path))
     ours = file.servers.get(entry.entry_name)
     if ours is not None and ours != entry.entry:
-        raise Unusable(f"{path}: the entry {shown(entry.entry_name)} was edited; remove it by hand, and run this again")
+        raise Unusable(
+            f"{path}: the entry {as_code(entry.entry_name)} was edited; remove it by hand, and run this again"
+        )
     old: Mapping[str, Any] = {}
     if before is not None:
         old = ClientFile(path, form, entry.keys, before, content_of(before, form, entry.path)).servers
@@ -147,12 +149,12 @@ def _remove_added(config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, a
         for run in reversed(runs):
             for name in (each for each in run.agents if agents is None or each in agents):
                 data, is_gone = _remove_agent(config, data, name, run)
-                kept += [] if is_gone else [f"agent {shown(name)}"]
+                kept += [] if is_gone else [f"agent {as_code(name)}"]
             for name, entry in run.servers.items() if agents is None else ():
                 root: Any = document.plain(document.parse(data, str(config)))
                 used = any(name in agent.get("servers", ()) for agent in (root.get("agents") or {}).values())
                 if used or (root.get("mcpServers") or {}).get(name) != entry:
-                    kept += [f"server {shown(name)}"] if name in (root.get("mcpServers") or {}) else []
+                    kept += [f"server {as_code(name)}"] if name in (root.get("mcpServers") or {}) else []
                 else:
                     data = without(data, str(config), ("mcpServers", name))
         root = document.plain(document.parse(data, str(config)))
@@ -186,7 +188,7 @@ def _remove_agent(config: Path, data: bytes, name: str, run: Run) -> tuple[bytes
     # One by one: so a list keeps the form that a person gave it.
     for each in (each for each in agent.get("servers", ()) if each in added):
         left.remove(each)
-        data = edited(data, str(config), {"agents": {name: {"servers": [*left]}}})
+        data = edited_bytes(data, str(config), {"agents": {name: {"servers": [*left]}}})
     return data, True
 
 
@@ -209,7 +211,9 @@ def _undo_secrets(config: Path, after: bytes | None, runs: tuple[Run, ...], undo
     used = {name for name in stored if f"${{secret:{name}}}" in text or f"${{secret:{name}:-" in text}
     gone = stored - used
     if gone:
-        undo.lines.append(f"secrets: {len(gone)} removed" + (f", {listed(sorted(used))} still used" if used else ""))
+        undo.lines.append(
+            f"secrets: {len(gone)} removed" + (f", {list_names(sorted(used))} still used" if used else "")
+        )
 
     def write() -> None:
         there = written_secrets(config)
@@ -218,7 +222,7 @@ def _undo_secrets(config: Path, after: bytes | None, runs: tuple[Run, ...], undo
             try:
                 remove_from_keyring(account)
             except NoKeyring as error:
-                raise Unusable(f"secret {shown(account)} stays in the keyring: {error}") from None
+                raise Unusable(f"secret {as_code(account)} stays in the keyring: {error}") from None
         write_secrets(config, {name: value for name, value in there.items() if name not in gone})
 
     undo.writes.append(write)

@@ -21,7 +21,7 @@ def main() -> None:
     limit_this_process()
     analysis = DraftAnalysis(Path(sys.argv[1]))
     for line in sys.stdin:
-        print(json.dumps(_answered(analysis, json.loads(line))), flush=True)
+        print(json.dumps(_answer(analysis, json.loads(line))), flush=True)
 
 
 class Progress:
@@ -39,7 +39,7 @@ class Progress:
             print(json.dumps({"progress": [self._decided, self._of]}), flush=True)
 
 
-def _answered(analysis: DraftAnalysis, task: dict[str, Any]) -> dict[str, Any]:
+def _answer(analysis: DraftAnalysis, task: dict[str, Any]) -> dict[str, Any]:
     match task:
         case {"do": "check", "saved": saved, "texts": texts}:
             return analysis.check(saved, texts)

@@ -139,7 +139,7 @@ class Studio:
         async with self._saving:
             if not body.even_refused:
                 await self._check_sound(body)
-            return JSONResponse(saved_data(await asyncio.to_thread(self._saved, body)))
+            return JSONResponse(saved_data(await asyncio.to_thread(self._save, body)))
 
     async def leave(self, request: Request) -> Response:
         """Forget the draft of a page that was closed."""
@@ -165,7 +165,7 @@ class Studio:
             count = f"{errors} error{'s' if errors > 1 else ''}"
             raise NotSaved("refused", f"with this file the policy on disk would be refused: {count}")
 
-    def _saved(self, body: SaveRequest) -> SavedFile:
+    def _save(self, body: SaveRequest) -> SavedFile:
         try:
             return save(self._directory, body.name, body.text, body.digest)
         except ChangedMeanwhile:

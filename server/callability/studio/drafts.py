@@ -232,7 +232,7 @@ class DraftAnalysis:
         draft = written_of(texts, self._directory)
         self._drafts.keep(self._saved_policy, draft)
         self._draft = self._drafts.prove(draft)
-        return self._checked()
+        return self._check()
 
     def confirm(self, progress: OnProgress = no_progress) -> Plain:
         """Let the rules engine confirm the draft that was checked last, and return what `check` returns.
@@ -241,9 +241,9 @@ class DraftAnalysis:
         """
         draft = written_of(self._texts, self._directory)
         self._draft = self._drafts.prove(draft, confirmed=True, progress=progress)
-        return self._checked()
+        return self._check()
 
-    def _checked(self) -> Plain:
+    def _check(self) -> Plain:
         findings = self._draft.findings
         counts = Counter(finding.severity for finding in findings)
         return {
@@ -308,7 +308,7 @@ class DraftAnalysis:
 
     def difference(self) -> Plain:
         """Return what the draft changes: answers, where both can be proved, and lines."""
-        saved = self._saved()
+        saved = self._saved_draft()
         both = [name for name in QUESTIONS if name in saved.proved and name in self._draft.proved]
         found: list[PolicyChange] = []
         too_much: list[str] = []
@@ -330,9 +330,9 @@ class DraftAnalysis:
         """Return a rule set and its source: the saved policy if the draft has none."""
         if question in self._draft.proved:
             return "draft", self._draft.proved[question]
-        return "saved", self._saved().proved.get(question)
+        return "saved", self._saved_draft().proved.get(question)
 
-    def _saved(self) -> Draft:
+    def _saved_draft(self) -> Draft:
         return self._drafts.prove(self._saved_policy)
 
     def _rows_of(self, question: str, proved: ProvedRuleSet) -> tuple[Row, ...]:
@@ -384,7 +384,7 @@ def possible(question: Question, facts: Mapping[str, str], changed: str) -> dict
     """
     given = readings_of(question, facts)
     with_changed = next((axis.facts for axis in question.axes if changed in axis.facts), ())
-    completed = question.completed(given)
+    completed = question.complete(given)
     kept = {name: given[name] for name in with_changed if name in given}
     facts = completed | readings_of(question, completed) | kept
     found = dict(facts)

@@ -104,7 +104,7 @@ class SavedFile:
 
 def read_saved(directory: Path) -> dict[str, SavedFile]:
     """Return the files that can be edited, by name, whether they are there or not."""
-    return {name: _saved(directory / name) for name in NAMES}
+    return {name: _read_saved(directory / name) for name in NAMES}
 
 
 def texts_of(saved: Mapping[str, SavedFile]) -> dict[str, str]:
@@ -126,7 +126,7 @@ def save(directory: Path, name: str, text: str, digest: str) -> SavedFile:
         OSError: it cannot be written; it is as it was.
     """
     path = directory / name
-    saved = _saved(path)
+    saved = _read_saved(path)
     if saved.problem:
         raise NotEditable(saved.problem)
     data = saved.written(text).encode()
@@ -135,7 +135,7 @@ def save(directory: Path, name: str, text: str, digest: str) -> SavedFile:
     return _read(name, data)
 
 
-def _saved(path: Path) -> SavedFile:
+def _read_saved(path: Path) -> SavedFile:
     if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
         return SavedFile(path.name, problem="is a symbolic link that leads out of the directory of the policy")
     try:

@@ -115,7 +115,7 @@ class DraftSession:
         if process is None and task["do"] != "check":
             raise NotChecked("there is no draft to ask about")
         if process is None:
-            process = self._process = await self._started()
+            process = self._process = await self._start()
             if self._killed:
                 return b""
         assert process.stdin is not None
@@ -128,7 +128,7 @@ class DraftSession:
             self.progress = tuple(json.loads(line)["progress"])
         return line
 
-    async def _started(self) -> Process:
+    async def _start(self) -> Process:
         studying = command(analysis_process.__name__, str(self._directory))
         return await asyncio.create_subprocess_exec(
             *studying, stdin=PIPE, stdout=PIPE, limit=_MAX_ANSWER, start_new_session=True

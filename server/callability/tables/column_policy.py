@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.contract.finding import did_you_mean, listed, nearest
-from callability.kernel.envelope import opened
+from callability.contract.finding import did_you_mean, list_names, nearest
+from callability.kernel.envelope import open_bundle
 from callability.kernel.policy import read
 from callability.tables.fact_column import Codes, ColumnReader, OddValues, UnfitColumn
 from callability.tables.formats import plain_form
@@ -123,7 +123,7 @@ class ColumnPolicy:
             MissingCryptography: there are keys, and the extra `bundle` is not installed.
         """
         digest = read(data, keys=keys).digest
-        return cls(pb.Payload.FromString(opened(data, keys).payload), digest)
+        return cls(pb.Payload.FromString(open_bundle(data, keys).payload), digest)
 
     @property
     def facts(self) -> pa.Schema:
@@ -195,7 +195,9 @@ class Reading:
             UnfitColumn: a column cannot be read as its fact; a row is counted from 1, from the first batch on.
         """
         if any(len(batch.schema.get_all_field_indices(name)) != 1 for name in self.needed):
-            raise UnfitColumn(f"a batch has the columns {_listed(batch.schema.names)}, not {_listed(self.needed)}")
+            raise UnfitColumn(
+                f"a batch has the columns {_list_names(batch.schema.names)}, not {_list_names(self.needed)}"
+            )
         codes: dict[int, Codes | int] = dict(self._constants)
         for place, name in self._columns.items():
             column = batch.column(name)
@@ -242,7 +244,7 @@ def _constants(readers: Mapping[int, ColumnReader], schema: pa.Schema, columns: 
         raise _without([*missing], schema.names, {reader.name for reader in readers.values()})
     twice = [reader.name for reader in readers.values() if len(schema.get_all_field_indices(reader.name)) > 1]
     if twice:
-        raise UnfitColumn(f"the table has two columns {_listed(twice)}")
+        raise UnfitColumn(f"the table has two columns {_list_names(twice)}")
     return found
 
 
@@ -256,7 +258,7 @@ def _without(missing: Sequence[str], names: Sequence[str], read: Collection[str]
     others = [name for name in names if name not in read and not name.endswith(".name")]
     near = {name: nearest(name, others) for name in missing}
     hint = ", ".join(f"`{found}` for `{name}`" for name, found in near.items() if found)
-    found = f"the table has no column {_listed(missing)}; it has {_listed(names)}"
+    found = f"the table has no column {_list_names(missing)}; it has {_list_names(names)}"
     return UnfitColumn(f"{found} (is a name misspelt: {hint}?)" if hint else found)
 
 
@@ -266,7 +268,7 @@ def _check_kept(kept: Sequence[str], schema: pa.Schema, verdict: pa.Schema) -> N
         if not places:
             hint = did_you_mean(name, schema.names)
             raise UnfitColumn(
-                f"the table has no column `{name}`; it has {_listed(schema.names)}" + (f" ({hint})" if hint else "")
+                f"the table has no column `{name}`; it has {_list_names(schema.names)}" + (f" ({hint})" if hint else "")
             )
         if len(places) > 1:
             raise UnfitColumn(f"the table has {len(places)} columns `{name}`")
@@ -282,5 +284,5 @@ def _field(fact: pb.Fact) -> pa.Field:
     )
 
 
-def _listed(names: Iterable[str]) -> str:
-    return listed(names) or "none"
+def _list_names(names: Iterable[str]) -> str:
+    return list_names(names) or "none"

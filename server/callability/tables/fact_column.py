@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import MAX_BYTES, byte_length
 
 _SPECIAL = re.compile(r"([^A-Za-z0-9_\x80-\U0010ffff])")
@@ -39,7 +39,7 @@ class NameClasses:
         """Return the reading of each of some names, which are not null; -1 for a name that no class has."""
         states: NDArray[np.int32] = np.zeros(len(names), np.int32)
         for patterns, table in zip(self._groups, self._tables, strict=True):
-            states = np.where(states < 0, -1, table[states * 2 + _matched(patterns, names)])
+            states = np.where(states < 0, -1, table[states * 2 + _match(patterns, names)])
         return states
 
     @cached_property
@@ -67,7 +67,7 @@ class NameClasses:
         return tables
 
 
-def _matched(patterns: Iterable[str], names: pa.Array) -> NDArray[np.int32]:
+def _match(patterns: Iterable[str], names: pa.Array) -> NDArray[np.int32]:
     """Return 1 for each name that is one of some names, or is matched by one of the patterns among them."""
     exact = [each for each in patterns if not {"*", "?"} & set(each)]
     found = pc.is_in(names, value_set=pa.array(exact, names.type))
@@ -175,14 +175,14 @@ class ColumnReader:
             return self._of_booleans(column, earlier)
         if not pa.types.is_dictionary(column.type):
             if not _is_text(column.type):
-                raise UnfitColumn(f"column `{self.name}` has the type {column.type}, and {self._wanted} is needed")
+                raise UnfitColumn(f"column `{self.name}` has the type {column.type}, and {self._wanted_type} is needed")
             column = column.dictionary_encode()
         if not _is_text(column.type.value_type):
-            raise UnfitColumn(f"column `{self.name}` has the type {column.type}, and {self._wanted} is needed")
+            raise UnfitColumn(f"column `{self.name}` has the type {column.type}, and {self._wanted_type} is needed")
         return self._of_dictionary(column, earlier)
 
     @property
-    def _wanted(self) -> str:
+    def _wanted_type(self) -> str:
         return "boolean" if self.boolean else "text, best dictionary-encoded,"
 
     @property
@@ -194,8 +194,8 @@ class ColumnReader:
         if self._values != ("true", "false"):
             return self._of_dictionary(pa.DictionaryArray.from_arrays(column.cast(pa.int8()), _WORDS), earlier)
         validity, data = column.buffers()
-        true = _packed(data, column)
-        valid = None if validity is None or not column.null_count else _packed(validity, column)
+        true = _pack(data, column)
+        valid = None if validity is None or not column.null_count else _pack(validity, column)
         # Bit by bit: 0 is true, 1 is false, and 2 is null.
         if valid is None:
             return _bits(~true, column)
@@ -211,7 +211,7 @@ class ColumnReader:
         indices = np.frombuffer(column.indices.buffers()[1], np.dtype(column.indices.type.to_pandas_dtype()))
         indices = indices[column.indices.offset : column.indices.offset + len(column)]
         if validity is not None and column.indices.null_count:
-            missing = _bits(~_packed(validity, column.indices), column.indices).view(np.bool_)
+            missing = _bits(~_pack(validity, column.indices), column.indices).view(np.bool_)
             # What lies under a null may be any number. The last place of the table is for nulls, and the type of the
             # indices may be too small for it.
             indices = np.where(missing, len(table) - 1, indices.astype(np.intp))
@@ -259,8 +259,8 @@ class ColumnReader:
     def _why_unfit(self, name: str, advice: str) -> str:
         size = byte_length(name)
         if self._least_bytes <= size <= MAX_BYTES:
-            return f"found the name {shown(name)}, for which the bundle has no class; build the bundle again"
-        found = f"a name of {size:,} bytes, {shown(name)}" if name else "an empty name"
+            return f"found the name {as_code(name)}, for which the bundle has no class; build the bundle again"
+        found = f"a name of {size:,} bytes, {as_code(name)}" if name else "an empty name"
         wanted = f"{self._least_bytes} to {MAX_BYTES}" if self._least_bytes else f"at most {MAX_BYTES}"
         return f"found {found}, wanted {wanted} bytes; {advice}"
 
@@ -277,7 +277,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _packed(buffer: pa.Buffer, column: pa.Array) -> NDArray[np.uint8]:
+def _pack(buffer: pa.Buffer, column: pa.Array) -> NDArray[np.uint8]:
     """Return the bytes of a buffer of bits in which those of a column are."""
     return np.frombuffer(buffer, np.uint8)[column.offset // 8 : (column.offset + len(column) + 7) // 8]
 

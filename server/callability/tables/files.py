@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.process.regular_file import OutputRefused, output_to
 from callability.tables.fact_column import UnfitColumn
 from callability.tables.formats import (
@@ -81,11 +81,11 @@ class TableFile:
         Raises:
             TableRefused: the file cannot be read.
         """
-        with self._refused():
+        with self._refuse_unreadable():
             match self.format:
                 case TableFormat.PARQUET:
                     found = pa.parquet.read_schema(self.path)
-                    found = pa.schema([_encoded(field) for field in found], found.metadata)
+                    found = pa.schema([_encode(field) for field in found], found.metadata)
                 case TableFormat.ARROW:
                     found = arrow_schema(self.path)
                 case TableFormat.CSV:
@@ -109,12 +109,12 @@ class TableFile:
         # What reads a fact validates its column, and other readers give valid texts or have validated all.
         others = [name for name in wanted.names if name not in facts.names and self.format is TableFormat.PARQUET]
         checks, empty = {name: ColumnCheck() for name in others}, True
-        with self._refused():
+        with self._refuse_unreadable():
             for batch in self._read(facts, wanted.names):
                 empty = False
                 for name, check in checks.items():
                     if fault := check.fault_of(batch.column(name)):
-                        raise self._refusal(f"column {shown(name)}: {fault}")
+                        raise self._refusal(f"column {as_code(name)}: {fault}")
                 columns = [plain_form(batch.column(name)) for name in wanted.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=wanted)
         if empty:
@@ -138,7 +138,7 @@ class TableFile:
                 yield from read_json_lines(self.path, facts, names)
 
     @contextmanager
-    def _refused(self) -> Iterator[None]:
+    def _refuse_unreadable(self) -> Iterator[None]:
         try:
             yield
         except UnfitText as error:
@@ -150,7 +150,7 @@ class TableFile:
         return TableRefused(f"{self.path}: cannot be read as {self.format}: {why}")
 
 
-def _encoded(field: pa.Field) -> pa.Field:
+def _encode(field: pa.Field) -> pa.Field:
     """Return a field of Parquet as it is read: texts with a dictionary."""
     return field.with_type(pa.dictionary(pa.int32(), pa.string())) if pa.types.is_string(field.type) else field
 
@@ -240,7 +240,7 @@ def table_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchWriter
         if unfit is None:
             why = one_line(error).lower()
         else:
-            why = f"{form} has no column of the type {unfit.type}, as {shown(unfit.name)} is"
+            why = f"{form} has no column of the type {unfit.type}, as {as_code(unfit.name)} is"
             why = f"{why}; choose columns with `--keep`, or another format"
         raise OutputRefused(f"`{path}` cannot be written: {why}") from None
 

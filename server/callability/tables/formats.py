@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.ipc
 
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.process.child import MAX_MEMORY, Child, Exited, NoOutput, limit_this_process
 from callability.tables.verdict_columns import MAX_CHARACTERS, NOT_UTF_8, fault_of
 
@@ -84,7 +84,7 @@ def read_csv(path: Path, facts: pa.Schema, names: Sequence[str]) -> Iterator[pa.
     rows = 0
     with _csv_reader(path, {name: _WORDS if name in facts.names else pa.string() for name in names}) as reader:
         for batch in reader:
-            yield _converted(batch, facts, rows, in_csv=True)
+            yield _convert(batch, facts, rows, in_csv=True)
             rows += batch.num_rows
 
 
@@ -131,7 +131,7 @@ def read_json_lines(path: Path, facts: pa.Schema, names: Sequence[str]) -> Itera
     while found := list(islice(objects, _BATCH_ROWS)):
         texts = {name: [_text(row.get(name)) for row in found] for name in names}
         arrays = [_text_array(name, each, rows) for name, each in texts.items()]
-        yield _converted(pa.RecordBatch.from_arrays(arrays, names=list(names)), facts, rows, in_csv=False)
+        yield _convert(pa.RecordBatch.from_arrays(arrays, names=list(names)), facts, rows, in_csv=False)
         rows += len(found)
 
 
@@ -166,7 +166,7 @@ def _row(number: int, text: bytes) -> dict[str, Any]:
         why = str(error).replace(": line 1 column", " at character").partition(" (char")[0]
         raise UnfitText(f"row {number:,}: wanted a JSON object: {why[:1].lower()}{why[1:]}") from None
     if not isinstance(found, dict):
-        raise UnfitText(f"row {number:,}: wanted a JSON object: found {shown(str(found))}")
+        raise UnfitText(f"row {number:,}: wanted a JSON object: found {as_code(str(found))}")
     return found
 
 
@@ -174,12 +174,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         counts = Counter(name for name, _ in pairs)
-        raise ValueError(f"it has two members {shown(counts.most_common(1)[0][0])}")
+        raise ValueError(f"it has two members {as_code(counts.most_common(1)[0][0])}")
     return found
 
 
 def _no_number(word: str) -> None:
-    raise ValueError(f"found {shown(word)}, which is no JSON")
+    raise ValueError(f"found {as_code(word)}, which is no JSON")
 
 
 _DECODER = json.JSONDecoder(
@@ -213,10 +213,10 @@ def _text_array(name: str, texts: list[str | None], earlier: int) -> pa.Array:
     except UnicodeEncodeError as error:
         row = earlier + texts.index(error.object) + 1
         found = "half of a surrogate pair, wanted characters"
-        raise UnfitText(f"row {row:,}, column {shown(name)}: found {found}; correct the row") from None
+        raise UnfitText(f"row {row:,}, column {as_code(name)}: found {found}; correct the row") from None
 
 
-def _converted(batch: pa.RecordBatch, facts: pa.Schema, earlier: int, *, in_csv: bool) -> pa.RecordBatch:
+def _convert(batch: pa.RecordBatch, facts: pa.Schema, earlier: int, *, in_csv: bool) -> pa.RecordBatch:
     """Return a batch of texts with the columns of facts as facts are read."""
     arrays = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -236,8 +236,8 @@ def _fact(field: pa.Field, column: pa.DictionaryArray, nulls: Collection[str], e
         unfit = [place for place, each in enumerate(read) if isinstance(each, str)]
         if unfit:
             row = int(np.flatnonzero(np.isin(column.indices.fill_null(-1).to_numpy(), unfit))[0])
-            found = shown(column[row].as_py())
-            where = f"row {earlier + row + 1:,}, column {shown(field.name)}"
+            found = as_code(column[row].as_py())
+            where = f"row {earlier + row + 1:,}, column {as_code(field.name)}"
             raise UnfitText(f"{where}: found {found}, wanted true or false; correct the row")
         return pa.array(read, pa.bool_()).take(column.indices)
     values = (field.metadata or {}).get(b"values", b"").decode().split(", ")
@@ -278,7 +278,7 @@ def _in_csv(path: Path, text: str) -> str:
     if value := _VALUE.search(text):
         column, row = value.groups()
         where = f"{_place(row)}, " if row else ""
-        return f"{where}column {shown(names_in_csv(path)[int(column)])}: {NOT_UTF_8}"
+        return f"{where}column {as_code(names_in_csv(path)[int(column)])}: {NOT_UTF_8}"
     if "invalid UTF8" in text:
         return NOT_UTF_8
     return text[:MAX_CHARACTERS]
@@ -295,7 +295,7 @@ def _in_binary(path: Path, form: TableFormat, text: str) -> str:
         begins = stream.read(len(magic))
     size = path.stat().st_size
     if begins != magic:
-        begin = f" that begin with {shown(begins.decode('latin-1'))}" if begins else ""
+        begin = f" that begin with {as_code(begins.decode('latin-1'))}" if begins else ""
         return f"found {size:,} bytes{begin}, wanted a file that begins with `{magic.decode()}`"
     return f"{DAMAGED}: {text[:MAX_CHARACTERS]}"
 
@@ -408,7 +408,7 @@ def fault_in(path: Path) -> str | None:
         for batch in read_arrow(path):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 if fault := fault_of(column):
-                    return f"column {shown(name)}: {fault}"
+                    return f"column {as_code(name)}: {fault}"
             batch.validate(full=True)
     except MemoryError:
         return f"a record batch needs more than {MAX_MEMORY >> 30} GiB of memory: write it in smaller ones"

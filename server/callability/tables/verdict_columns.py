@@ -54,12 +54,12 @@ def points(axis: pb.Axis, facts: Sequence[pb.Fact]) -> NDArray[np.int32]:
     found = np.zeros([number_of_codes(facts[each]) for each in read], np.int32)
     for codes in product(*(range(length) for length in found.shape)):
         readings = dict(zip(read, codes, strict=True))
-        normalized = _normalized(axis, facts, readings)
+        normalized = _normalize(axis, facts, readings)
         found[codes] = _point(states, normalized, [len(facts[each].values) for each in axis.facts])
     return found
 
 
-def _normalized(axis: pb.Axis, facts: Sequence[pb.Fact], readings: Mapping[int, int]) -> tuple[int, ...]:
+def _normalize(axis: pb.Axis, facts: Sequence[pb.Fact], readings: Mapping[int, int]) -> tuple[int, ...]:
     names = {facts[number].name: number for number in readings}
     if READ_ONLY in names and names.keys() <= _FIXED.keys():
         read_only = facts[names[READ_ONLY]]
@@ -226,7 +226,7 @@ class RuleColumns:
         """The type of an array of answers: Python's integers are slower, and have as many bits as they need."""
         # What does not depend on a row is known for each verdict; the rest is looked up for the rows that need it.
         self.fixed: Answers = np.array(
-            [_fixed(verdict, starts, self.slots) for verdict, starts in enumerate(self.unread)], self.answer_type
+            [_fix(verdict, starts, self.slots) for verdict, starts in enumerate(self.unread)], self.answer_type
         )
         """The answer of each verdict, without the unread facts that depend on a row."""
         self._varying = [
@@ -277,7 +277,7 @@ def _at(starts: Sequence[tuple[int, int]], slot: int) -> int:
     return starts[slot][1] if slot < len(starts) else 0
 
 
-def _fixed(verdict: int, starts: Sequence[tuple[int, int]], slots: int) -> int:
+def _fix(verdict: int, starts: Sequence[tuple[int, int]], slots: int) -> int:
     return (verdict << slots) | sum(1 << slot for slot, (_, start) in enumerate(starts) if start == 1)
 
 

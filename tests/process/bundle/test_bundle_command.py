@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from callability.compiler import bundle_writing
-from callability.kernel.envelope import enveloped, opened
+from callability.kernel.envelope import envelop, open_bundle
 from callability.kernel.policy import payload_in, read
 from support.bundles import bundle_of
 from support.checkout import POLICY, VECTORS
@@ -53,12 +53,12 @@ def test_rule_files_are_included_on_request(tmp_path: Path) -> None:
     file, names = tmp_path / "policy.bundle", sorted(path.name for path in POLICY.glob("*.yaml"))
     done = callability("bundle", "build", str(POLICY), "--output", str(file), "--with-rule-files")
     assert done.returncode == 0
-    payload = payload_in(opened(file.read_bytes()))
+    payload = payload_in(open_bundle(file.read_bytes()))
     assert {each.name: each.content for each in payload.rule_files} == {
         name: (POLICY / name).read_bytes() for name in names
     }
     payload.ClearField("rule_files")
-    assert enveloped(payload.SerializeToString(deterministic=True)) == SHIPPED.read_bytes()
+    assert envelop(payload.SerializeToString(deterministic=True)) == SHIPPED.read_bytes()
     assert read(file.read_bytes()).revision == read(SHIPPED.read_bytes()).revision
     for bundle, listed in ((file, names), (SHIPPED, [])):
         text = callability("bundle", "inspect", str(bundle)).stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.kernel.envelope import MAX_BYTES, opened
+from callability.kernel.envelope import MAX_BYTES, open_bundle
 from support.bundle_vectors import DIRECTORY
 from support.drawing import share
 from support.go_client import OUT_OF_REACH
@@ -41,7 +41,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_both_readers_refuse_the_same_bundles_for_the_same_reasons(reader: Path) -> None:
     """Whatever stands on the wire, with a right digest: as `docs/bundle.md` says, by the first check that fails."""
-    payloads = [opened((DIRECTORY / f"{name}.bundle").read_bytes()).payload for name in NAMES]
+    payloads = [open_bundle((DIRECTORY / f"{name}.bundle").read_bytes()).payload for name in NAMES]
     bundles = [drawn_bundle(payloads[seed % len(payloads)], seed) for seed in range(share(BUNDLES))]
     of_go = read_by_go(reader, bundles)
     codes = [code_of(bundle) for bundle in bundles]
@@ -71,7 +71,7 @@ def test_a_small_bundle_costs_neither_reader_much(reader: Path) -> None:
 )
 def test_the_largest_bundle_of_empty_messages_costs_little(reader: Path, field: bytes) -> None:
     """Its parts are counted before anything is made of them."""
-    payload = opened((DIRECTORY / "small.bundle").read_bytes()).payload
+    payload = open_bundle((DIRECTORY / "small.bundle").read_bytes()).payload
     bundle = sealed(payload + field * ((MAX_BYTES - len(payload) - 100) // 2))
     of_go, of_python = read_by_go(reader, [bundle])[0], read_by_python([bundle])[0]
     assert of_go.code == of_python.code

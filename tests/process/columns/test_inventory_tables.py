@@ -17,7 +17,7 @@ import pytest
 
 from callability.compiler.bundle_writing import payload_of
 from callability.compiler.policy import load
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from support.checkout import DOCS, POLICY
 from support.commands import callability
 from support.documents import PATH, pattern, sessions_of
@@ -332,7 +332,7 @@ def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
     """A bundle that is damaged is refused, with its code."""
     path, bundle = _written(tmp_path, ".csv"), tmp_path / "policy.bundle"
     directory = _locking(tmp_path / "policy", "git_log")
-    bundle.write_bytes(enveloped(payload_of(load(directory, engine=None))))
+    bundle.write_bytes(envelop(payload_of(load(directory, engine=None))))
     assert _run("counts", path, "--policy", bundle).stdout == _run("counts", path, "--policy", directory).stdout
     assert _run("diff", path, "--against", bundle, "--policy", directory).returncode == 0
     assert _run("diff", path, "--against", bundle).returncode == 1

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
-from callability.cli.servers import reviewed
-from callability.cli.terminal import escaped
+from callability.cli.servers import review_lines
+from callability.cli.terminal import escape
 from callability.gateway.config.approvals import Definitions, approved_part
 from callability.gateway.upstream.listing import upstream_tool
 from support.commands import callability
@@ -208,7 +208,7 @@ def test_whatever_is_pinned_is_shown(key: str, value: Any, tmp_path: Path) -> No
     definitions = Definitions(tmp_path)
 
     def seen(definition: dict[str, Any]) -> tuple[str, ...]:
-        return tuple(reviewed(upstream_tool(Tool.model_validate(definition)), None, definitions))
+        return tuple(review_lines(upstream_tool(Tool.model_validate(definition)), None, definitions))
 
     assert key in approved_part(Tool.model_validate(WHOLE))
     now, other = seen(WHOLE), seen(WHOLE | {key: value})
@@ -219,7 +219,7 @@ def test_whatever_is_pinned_is_shown(key: str, value: Any, tmp_path: Path) -> No
 def test_every_key_that_is_pinned_is_shown(tmp_path: Path) -> None:
     """Under its own heading, with a title that differs from that of the annotations."""
     tool = Tool.model_validate(WHOLE)
-    lines = tuple(reviewed(upstream_tool(tool), None, Definitions(tmp_path)))
+    lines = tuple(review_lines(upstream_tool(tool), None, Definitions(tmp_path)))
     assert {line.partition(":")[0] for line in lines if line[0] not in " {}"} == approved_part(tool).keys()
     assert {"  | Read", '    "title": "Reading"'} <= set(lines)
 
@@ -270,7 +270,7 @@ def test_a_poisoned_definition_cannot_play_with_the_terminal(tmp_path: Path, app
 
 def test_what_is_seen_is_not_escaped() -> None:
     """In any script."""
-    assert escaped("é 日本 हिन्दी 😀 `|\\") == "é 日本 हिन्दी 😀 `|\\"
+    assert escape("é 日本 हिन्दी 😀 `|\\") == "é 日本 हिन्दी 😀 `|\\"
 
 
 @pytest.mark.parametrize(

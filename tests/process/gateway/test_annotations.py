@@ -195,7 +195,7 @@ def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
         written = {"approval.status": "none", "annotations.open_world": open_world}
         for fact, hint in zip(THREE, said or (UNKNOWN,) * 3, strict=True):
             written |= {} if hint is None else {fact: str(hint).lower()}
-        for facts in ((server | reader.of_tool(wire, "t")).values, CALLABILITY.completed(written)):
+        for facts in ((server | reader.of_tool(wire, "t")).values, CALLABILITY.complete(written)):
             verdict = table.verdict(facts)
             assert (verdict.rule, verdict.undetermined) == (rule_set.rules[decision.rule].id, decision.undetermined)
 
@@ -236,9 +236,9 @@ def test_a_witness_that_is_put_into_a_test_is_the_same_facts(drawn: Sequence[tup
     """Facts at their default are left out of it, and are restored when it is read."""
     space = space_of(rule_set_of(drawn))
     for combination in space.combinations():
-        completed = CALLABILITY.completed(dict(space.witness(space.named(combination))))
+        completed = CALLABILITY.complete(dict(space.witness(space.named(combination))))
         assert tuple(completed[fact] for fact in space.facts) == combination
-        assert CALLABILITY.contradicted(completed) is None
+        assert CALLABILITY.contradiction(completed) is None
 
 
 @drawing(30)
@@ -279,7 +279,7 @@ def test_an_axis_of_a_load_is_projected_too() -> None:
 )
 def test_what_is_left_out_fits_what_is_written(given_facts: Mapping[str, str], expected: tuple[str, ...]) -> None:
     """In tests, in `explain`, and in the studio."""
-    completed = CALLABILITY.completed(given_facts)
+    completed = CALLABILITY.complete(given_facts)
     assert tuple(completed[fact] for fact in THREE) == expected
     looked_at = possible(CALLABILITY, given_facts, "")
     assert tuple(looked_at[fact] for fact in THREE) == expected
@@ -287,7 +287,7 @@ def test_what_is_left_out_fits_what_is_written(given_facts: Mapping[str, str], e
 
 def test_the_studio_moves_the_others_to_the_annotation_that_was_changed() -> None:
     """A read-only tool that is set to be destructive is no longer read-only."""
-    reads = CALLABILITY.completed({READ_ONLY: "true"})
+    reads = CALLABILITY.complete({READ_ONLY: "true"})
     moved = possible(CALLABILITY, reads | {DESTRUCTIVE: "true"}, DESTRUCTIVE)
     assert tuple(moved[fact] for fact in THREE) == ("false", "true", "true")
 

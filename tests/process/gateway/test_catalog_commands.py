@@ -11,7 +11,7 @@ from typing import Any
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server
 from support.commands import callability
 from support.gateways import call, retrieve, shelf, text_of, write_config
@@ -80,7 +80,7 @@ def test_a_lock_of_the_operator_on_a_catalog_server_names_where_its_entry_stands
     config = write_config(tmp_path, {"shed": other}, catalog={"disk": locked}, agents={"clerk": {"servers": ["shed"]}})
 
     async def story() -> None:
-        async with opened(GatewayOptions(load_config(config), None, local_policy())) as gateways:
+        async with open_gateway(GatewayOptions(load_config(config), None, local_policy())) as gateways:
             async with Client(mcp_server(gateways)) as client:
                 enabled = text_of(await client.call_tool("enable_server", {"id": "disk"}))
                 assert enabled.startswith("Connected: enabled.")

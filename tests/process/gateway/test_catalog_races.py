@@ -265,13 +265,13 @@ async def test_an_attempt_whose_last_caller_has_gone_ends(
 ) -> None:
     """Nothing of it remains, even if somebody opens the page later, and no new dialog opens by itself (E-7)."""
     person, back = Person("accepts"), asyncio.Event()
-    answered = attempt.Attempt.answered
+    answered = attempt.Attempt.take_answer
 
     def noted(it: attempt.Attempt, answer: ConsentAnswer) -> None:
         answered(it, answer)
         back.set()
 
-    monkeypatch.setattr(attempt.Attempt, "answered", noted)
+    monkeypatch.setattr(attempt.Attempt, "take_answer", noted)
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
         call = started(it.enable())
         await (person.prompted if mode == "legacy" else back).wait()

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 
 from callability.gateway.config import ServerConfig
-from callability.gateway.config.variables import filled, unset
+from callability.gateway.config.variables import fill, unset
 from callability.gateway.upstream import HttpTarget, StdioTarget, target_of
 from callability.gateway.upstream.target import Secrets
 from support.commands import callability
@@ -45,7 +45,7 @@ def test_a_variable_stands_for_its_value_or_its_default(text: str, meant: str) -
     """Once: what a value holds is text. `$${` is the text `${`, and a lone `$` is itself."""
     server = ServerConfig(command="x", args=(text,), env={"X": text})
     assert unset(server, ENVIRONMENT) == ()
-    full = filled(server, ENVIRONMENT)
+    full = fill(server, ENVIRONMENT)
     assert (full.args, dict(full.env)) == ((meant,), {"X": meant})
 
 
@@ -64,7 +64,7 @@ def test_what_a_variable_stands_for_is_a_secret_of_its_server() -> None:
     ):
         target = target_of(server, environment)
         assert isinstance(target, kind)
-        assert Secrets.of(target).masked("at hunter2secret") == "at ***"
+        assert Secrets.of(target).mask("at hunter2secret") == "at ***"
         assert "hunter2secret" not in repr(server)
 
 
@@ -73,7 +73,7 @@ def test_a_default_that_is_used_is_a_secret_of_its_server() -> None:
     server = ServerConfig(command="x", args=("${KEY:-hunter2secret}", "${SET:-otherdefault}"))
     target = target_of(server, {"SET": "environment"})
     assert isinstance(target, StdioTarget)
-    assert Secrets.of(target).masked("hunter2secret, environment, otherdefault") == "***, ***, otherdefault"
+    assert Secrets.of(target).mask("hunter2secret, environment, otherdefault") == "***, ***, otherdefault"
 
 
 def test_servers_get_their_variables_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ async def failure_of(it: Upstream) -> str:
     """Return why an opening fails."""
     it.start()
     with pytest.raises(UpstreamError) as caught:
-        await it.opened()
+        await it.wait_until_open()
     await it.close()
     return str(caught.value)
 
@@ -158,7 +158,7 @@ async def test_the_last_answer_decides_why_an_address_of_no_transport_fails() ->
         it = upstream(server.url, None)
         it.start()
         with pytest.raises(UpstreamError) as caught:
-            await it.opened()
+            await it.wait_until_open()
         assert caught.value.failure.status == 503
         await it.close()
 

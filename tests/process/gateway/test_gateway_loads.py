@@ -416,7 +416,7 @@ def test_a_gateway_that_ends_while_it_loads_leaves_nothing(tmp_path: Path) -> No
                 edit(config, servers={"it": {"args": [*bad("hangs")["args"], word]}})
                 pool.apply(load_config(config))
                 supervisors.append(pool.supervisors["it"])
-            await supervisors[0].known()
+            await supervisors[0].wait_until_known()
             await pool.close()
             await server.given_up.wait()
         assert asyncio.all_tasks() == before

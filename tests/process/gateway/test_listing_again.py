@@ -162,7 +162,7 @@ async def _full(
             "it", HttpTarget(server.url), open_seconds=SECONDS, call_seconds=SECONDS, refresh_seconds=refresh_seconds
         )
         it.start()
-        await it.opened()
+        await it.wait_until_open()
         calls = [asyncio.create_task(it.call("hold", {}))]
         await server.hold(1)
         try:

@@ -77,7 +77,7 @@ class Failing(Upstream):
     def start(self) -> None:
         """Dial nothing."""
 
-    async def opened(self) -> None:
+    async def wait_until_open(self) -> None:
         """Fail as an opening does."""
         raise UpstreamError(self.name, self._failure)
 

@@ -22,7 +22,7 @@ from pydantic import AnyUrl
 
 from callability.gateway.catalog import ConsentAnswer, ConsentRequest
 from callability.gateway.config import load_config
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_people import Person
 from support.checkout import UPSTREAMS
@@ -231,7 +231,9 @@ def test_no_secret_is_in_an_answer_or_in_the_log(
                 servers[f"vio-{how}"] = _stdio_entry(how, "x ${ENV:-none}", "") | plain
             catalog["invalid"] = {"url": "http://127.0.0.1/${HEADER}/${ENV}", "headers": {"X": "${ENV}"}}
             path.write_text(json.dumps({"mcpServers": servers, "catalog": catalog, "deadlines": {"open_seconds": 5}}))
-            gateways = await stack.enter_async_context(opened(GatewayOptions(load_config(path), None, local_policy())))
+            gateways = await stack.enter_async_context(
+                open_gateway(GatewayOptions(load_config(path), None, local_policy()))
+            )
             return await _all_answers(gateways.gateway_for_request(""), (*servers, *catalog))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -303,7 +305,7 @@ def test_nothing_of_an_authorization_is_in_an_answer_or_in_the_log(
             # The gateway keeps waiting if a provider sends a person back with a wrong state.
             deadlines = {"dialog_seconds": 1} if way == "wrong state" else {}
             path.write_text(json.dumps({"mcpServers": {}, "catalog": catalog, "deadlines": deadlines}))
-            async with opened(GatewayOptions(load_config(path), None, local_policy())) as gateways:
+            async with open_gateway(GatewayOptions(load_config(path), None, local_policy())) as gateways:
                 written = await _all_answers(gateways.gateway_for_request(""), catalog, lambda: _later(provider, way))
             heard = [parse_qs(each) for each in provider.heard]
             secrets.extend(value for each in heard for key in SECRET_KEYS for value in each.get(key, []))

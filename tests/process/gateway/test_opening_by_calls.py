@@ -17,7 +17,7 @@ import pytest
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server
 from support.checkout import POLICY
 from support.edits import edit
@@ -76,7 +76,7 @@ async def client_at_start(
 ) -> AsyncIterator[Client]:
     """Yield a client of a gateway in this process while its servers are being opened."""
     options = GatewayOptions(load_config(config), None, local_policy(policy), rest_seconds=rest_seconds)
-    async with opened(options) as gateways, Client(mcp_server(gateways, agent)) as client:
+    async with open_gateway(options) as gateways, Client(mcp_server(gateways, agent)) as client:
         yield client
 
 

@@ -21,7 +21,7 @@ from callability.gateway.agents import AgentRouter
 from callability.gateway.config import load_config
 from callability.gateway.config.approvals import fingerprint
 from callability.gateway.policy_client import PolicyClient
-from callability.gateway.runtime.runtime import GatewayOptions, UpstreamPool, opened
+from callability.gateway.runtime.runtime import GatewayOptions, UpstreamPool, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.tools import call as call_of_tool
 from callability.gateway.upstream import UpstreamError
@@ -99,7 +99,7 @@ def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(
         pool = UpstreamPool(local_policy())
         pool.apply(load_config(config))
         held = pool.upstreams["it"]
-        await held.opened()
+        await held.wait_until_open()
         edit(config, servers={"it": {"enabled": False}})
         pool.apply(load_config(config))
         with pytest.raises(UpstreamError, match="was disconnected by the gateway"):
@@ -250,7 +250,7 @@ def test_a_call_that_edits_overtake_again_and_again_is_not_sent_and_the_answer_s
 
     async def story() -> None:
         options = GatewayOptions(load_config(config), None, cast(PolicyClient, policy))
-        async with opened(options) as policy.router, Client(mcp_server(policy.router)) as client:
+        async with open_gateway(options) as policy.router, Client(mcp_server(policy.router)) as client:
             await retrieve(client, "read")
             words = "Not done: the gateway's config or approvals were edited again and again meanwhile. Try again."
             assert text_of(await call(client, "it:read")) == words

@@ -14,7 +14,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.tools import discovery
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing
@@ -72,7 +72,7 @@ async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_
     servers = {"files": shelf(tmp_path, "files", READ), "it": bad("announces a series")}
     config = load_config(write_config(tmp_path, servers, deadlines={"open_seconds": 10 * PATIENCE}))
     caplog.set_level(logging.INFO)
-    async with opened(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
+    async with open_gateway(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
         gateway = gateways.gateway_for_request("")
         await _until_its_note(gateway, is_there=True)
         for _ in range(20):
@@ -91,7 +91,7 @@ async def test_an_upstream_that_calms_down_is_treated_as_any_other(
     monkeypatch.setattr(listing, "QUIET_SECONDS", 0.2)
     monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.3)
     config = load_config(write_config(tmp_path, {"it": bad("announces a series until it is stopped")}))
-    async with opened(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
+    async with open_gateway(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
         gateway = gateways.gateway_for_request("")
         await _until_its_note(gateway, is_there=True)
         called = await gateway.answer("call_tool", {"name": "it:calm"})
@@ -108,7 +108,7 @@ async def test_a_stream_of_changes_that_ends_again_and_again_announces_none(
     changing = {"command": sys.executable, "args": [str(UPSTREAMS / "changing.py"), "2026", "brief"]}
     config = load_config(write_config(tmp_path, {"it": changing}))
     caplog.set_level(logging.INFO)
-    async with opened(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
+    async with open_gateway(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
         gateway = gateways.gateway_for_request("")
         streams = 0
         while streams < 3 * listing.RESTLESS:

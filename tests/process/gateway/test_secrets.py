@@ -49,11 +49,11 @@ def test_a_secret_is_masked_wherever_it_was_given_and_however_it_is_said(value: 
     for target in _in_process(value):
         secrets = Secrets.of(target)
         for said in (value, repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False)):
-            assert "Zq7#xW" not in secrets.masked(f"{before}{said}{after}"), target
+            assert "Zq7#xW" not in secrets.mask(f"{before}{said}{after}"), target
         for line in value.split("\n"):
             if len(line.strip()) >= SECRET_CHARACTERS:
-                assert line.strip() not in secrets.masked(line)
-    assert Secrets.of(StdioTarget("x")).masked(before) == before
+                assert line.strip() not in secrets.mask(line)
+    assert Secrets.of(StdioTarget("x")).mask(before) == before
 
 
 @given(value=VALUES, before=st.binary(max_size=20), after=st.binary(max_size=20))
@@ -63,7 +63,7 @@ def test_a_secret_is_masked_in_base64_wherever_it_begins(value: str, before: byt
     secret = value.strip().encode()
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         text = encode(before + secret + after).decode()
-        left, mask, right = Secrets.of(StdioTarget("x", env={"ANY": value})).masked(text).partition("***")
+        left, mask, right = Secrets.of(StdioTarget("x", env={"ANY": value})).mask(text).partition("***")
         assert mask
         assert len(left) <= -(-len(before) * 8 // 6)
         assert len(right.rstrip("=")) <= -(-len(after) * 8 // 6) + 1
@@ -85,32 +85,32 @@ def test_a_secret_is_masked_in_base64_wherever_it_begins(value: str, before: byt
 )
 def test_an_argument_whose_name_suggests_a_secret_is_one(arguments: tuple[str, ...]) -> None:
     """After its flag or joined to it, and in a URL."""
-    assert Secrets.of(StdioTarget("x", arguments)).masked(f"<{SECRET}>") == "<***>"
+    assert Secrets.of(StdioTarget("x", arguments)).mask(f"<{SECRET}>") == "<***>"
 
 
 @pytest.mark.parametrize("arguments", [("--directory", SECRET), (SECRET,), ("--no-auth", "--verbose-logs")])
 def test_any_other_argument_is_none(arguments: tuple[str, ...]) -> None:
     """People look for paths and flags in a log."""
     said = f"<{' '.join(arguments)}>"
-    assert Secrets.of(StdioTarget("x", arguments)).masked(said) == said
+    assert Secrets.of(StdioTarget("x", arguments)).mask(said) == said
 
 
 def test_a_short_value_is_no_secret() -> None:
     """Hiding it would make every line unreadable."""
     secrets = Secrets.of(StdioTarget("x", env={"DEBUG": "1", "MODE": "short", "LONG": "longer"}))
-    assert secrets.masked("1 short longer") == "1 short ***"
+    assert secrets.mask("1 short longer") == "1 short ***"
 
 
 def test_what_a_client_makes_of_user_and_password_is_secret_too() -> None:
     """Clients send them in a header of basic authentication."""
-    assert Secrets.of(HttpTarget("http://us%20er:pass+word@host")).masked("Basic dXMgZXI6cGFzcyt3b3Jk") == "Basic ***"
+    assert Secrets.of(HttpTarget("http://us%20er:pass+word@host")).mask("Basic dXMgZXI6cGFzcyt3b3Jk") == "Basic ***"
 
 
 def test_where_a_text_was_cut_no_beginning_of_a_secret_is_left() -> None:
     """The mask is shorter than the secret: the cut may fall anywhere."""
     text = SECRET * 10
     for end in range(len(text)):
-        assert set(Secrets([SECRET]).masked(text[:end], cut=True)) <= {"*"}
+        assert set(Secrets([SECRET]).mask(text[:end], cut=True)) <= {"*"}
 
 
 async def _refused(it: Upstream, tool: str) -> str:

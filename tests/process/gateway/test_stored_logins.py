@@ -25,7 +25,7 @@ import pytest
 
 from callability.gateway.config import load_config
 from callability.gateway.login import LoggedIn, log_in, log_out
-from callability.gateway.runtime.runtime import GatewayOptions, opened
+from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.upstream import LoginStore, Upstream, UpstreamError, logged_in_target, login_store
 from support.catalogs import Person, agent, entry, gateway, plain
 from support.checkout import TESTS
@@ -88,7 +88,7 @@ async def opening(config: Path) -> str:
     upstream = Upstream("mail", target, open_seconds=PATIENT)
     upstream.start()
     try:
-        await upstream.opened()
+        await upstream.wait_until_open()
     except UpstreamError as error:
         return str(error)
     finally:
@@ -414,8 +414,8 @@ async def test_a_gateway_waits_for_the_person_whom_another_one_requests(
         config = write_config(tmp_path, {}, catalog=catalog, deadlines={"enable_seconds": 3})
         options = GatewayOptions(load_config(config), None, local_policy())
         async with (
-            opened(options) as one,
-            opened(options) as other,
+            open_gateway(options) as one,
+            open_gateway(options) as other,
             agent(one, "legacy", first) as holder,
             agent(other, "legacy", second) as waiter,
         ):

@@ -127,7 +127,7 @@ async def test_a_stdio_upstream_lists_its_tools_in_its_order_and_answers_calls()
         assert state_of(it) == ("closed", None)
         it.start()
         assert state_of(it) == ("connecting", None)
-        await it.opened()
+        await it.wait_until_open()
         assert state_of(it) == ("connected", None)
         assert [tool.name for tool in it.tools] == ["zebra", "ant"]
         assert is_alive(await pid_of(it))
@@ -237,7 +237,7 @@ async def test_a_long_line_answers_the_request_that_its_ends_name(
     assert lines[2] == b"short"
     for line in (lines[0], lines[1], lines[3]):
         assert isinstance(line, LongLine)
-        assert line.answered() == answered
+        assert line.answered_id() == answered
 
 
 async def test_a_child_that_dies_between_calls_is_noticed_and_replaced() -> None:
@@ -249,7 +249,7 @@ async def test_a_child_that_dies_between_calls_is_noticed_and_replaced() -> None
             await owner_of("x")
         assert it.failure == "`x` was ended by signal SIGKILL"
         with pytest.raises(UpstreamError, match=r"^`x` was ended by signal SIGKILL$"):
-            await it.opened()
+            await it.wait_until_open()
         assert await pid_of(it) != pid
 
 
@@ -374,7 +374,7 @@ async def test_calls_under_way_survive_the_reset_of_another() -> None:
     """One transport error does not end concurrent calls, although the connection takes no new ones."""
     async with BadHttp().listening() as server, upstream(HttpTarget(server.url), call_seconds=30) as it:
         it.start()
-        await it.opened()
+        await it.wait_until_open()
         server.script = ["wait"]
         slow = asyncio.create_task(it.call("slow", {}))
         await server.waiting.wait()
@@ -548,7 +548,7 @@ async def test_waiting_for_an_opening_that_was_never_started_is_an_error() -> No
     """Waiting dials nothing."""
     async with upstream(good()) as it:
         with pytest.raises(UpstreamError, match=r"^`x` is not connected$"):
-            await it.opened()
+            await it.wait_until_open()
 
 
 @pytest.mark.parametrize("how", ["", "ignores signals", "has a grandchild", "is stopped"])

@@ -20,7 +20,7 @@ from callability.compiler.question import BOOLEAN, Fact, axis_of, facts_by_name
 from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_set import Rule, RuleSet
 from callability.contract import finding
-from callability.contract.finding import Place, did_you_mean, line, listed
+from callability.contract.finding import Place, did_you_mean, line, list_names
 from callability.files import document, policy_source
 from callability.files.policy_source import source_in
 from callability.kernel.conditions import AllOf, AnyOf, Is
@@ -314,7 +314,7 @@ def test_the_first_of_very_many_findings_are_listed_and_the_rest_is_counted(tmp_
 def test_a_list_of_names_is_short() -> None:
     """In any number; and the nearest name is found quickly."""
     names = [f"{'a' * 30}{number}{'b' * 30}" for number in range(1_000)]
-    assert listed(names).endswith("` and 980 more")
+    assert list_names(names).endswith("` and 980 more")
     assert all(did_you_mean(name.replace("b", "c", 1), names) == f"did you mean `{name}`?" for name in names)
 
 

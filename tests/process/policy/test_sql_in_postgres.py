@@ -75,7 +75,7 @@ def test_names_and_labels_may_hold_what_is_special_in_sql(server: Postgres) -> N
     diagram = diagram_of(rule_set)
     label = rule_set.declared_labels[0]
     states = [
-        CALLABILITY.completed({"server.name": one, "tool.name": other, label.name: value})
+        CALLABILITY.complete({"server.name": one, "tool.name": other, label.name: value})
         for one, other, value in product(ODD_NAMES, ODD_NAMES, label.readings)
     ]
     assert _answers(server, rule_set, diagram, states) == _wanted(diagram, states)

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from callability.compiler import bundle_writing
-from callability.compiler.validation_worker import validated
+from callability.compiler.validation_worker import validate
 from callability.kernel import limits
 from callability.process.child import NoOutput, output_of
 from callability.v1 import policy_service_pb2 as pb
@@ -56,9 +56,9 @@ def test_a_valid_policy_is_reported_with_what_was_proved(channel: grpc.Channel) 
 
 def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """About the policy as a whole; what is accepted can be served. Here is room for less than the shipped policy."""
-    assert validated(request_of(SHIPPED)).sound
+    assert validate(request_of(SHIPPED)).sound
     monkeypatch.setattr(bundle_writing, "MAX_BYTES", 10_000)
-    reply = validated(request_of(SHIPPED))
+    reply = validate(request_of(SHIPPED))
     assert (reply.sound, reply.revision, reply.errors) == (False, "", 1)
     assert [(each.code, each.file) for each in reply.findings] == [("bundle-too-large", "")]
 

@@ -164,7 +164,7 @@ def test_an_edit_decides_even_if_a_worker_is_killed_while_it_loads_the_edit() ->
         workers = Workers(InstanceOptions("127.0.0.1:0"), 2, checked_of(SHIPPED))
         async with workers.run(), asyncio.timeout(SECONDS):
             first, second = processes_of(os.getpid())
-            await workers.accepted(checked_of(EXAMPLES[0]))
+            await workers.accept(checked_of(EXAMPLES[0]))
             os.kill(first, signal.SIGKILL)
             await becomes(_now(lambda: workers.running), {1: 2, 2: 2})
             assert second in processes_of(os.getpid())
@@ -208,7 +208,7 @@ def test_an_edit_reaches_a_worker_that_is_replaced_since_it_hangs() -> None:
         async with workers.run(), asyncio.timeout(SECONDS):
             hanging, _ = processes_of(os.getpid())
             os.kill(hanging, signal.SIGSTOP)
-            await workers.accepted(checked_of(EXAMPLES[0]))
+            await workers.accept(checked_of(EXAMPLES[0]))
             await becomes(_now(lambda: 2 in workers.running.values()), wanted=True)
             await becomes(_now(lambda: workers.running), {1: 2, 2: 2})
             assert hanging not in processes_of(os.getpid())

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from callability.adapter import NEUTRAL, load_messages, rejection
-from callability.adapter.phrases import MAX_PARTS, abridged, shortened
+from callability.adapter.phrases import MAX_PARTS, abridge, shorten
 from callability.contract.vocabulary import EnableStatus, LiftedBy, LoadStatus, ToolStatus
 from callability.gateway.tools.decisions import phrases
 from callability.v1 import callability_service_pb2 as pb
@@ -147,7 +147,7 @@ def test_a_reason_costs_at_most_20_tokens(reason: str) -> None:
 )
 def test_a_reason_of_the_gateway_keeps_its_end(reason: str) -> None:
     """It begins with what happened and ends with why: what is cut is between them, and costs no more."""
-    text = load_text("permanent", 1, NEUTRAL, abridged(reason))
+    text = load_text("permanent", 1, NEUTRAL, abridge(reason))
     shown = re.search(r'"server0" \((.*)\)\.', text)
     assert shown is not None
     assert tokens(shown[1]) <= EACH_REASON
@@ -159,9 +159,9 @@ def test_a_reason_of_the_gateway_keeps_its_end(reason: str) -> None:
 
 def test_a_short_reason_is_not_cut() -> None:
     """A sign and a word are one part each."""
-    assert shortened("a " * MAX_PARTS) == "a " * MAX_PARTS
-    assert shortened("a " * (MAX_PARTS + 1)) == "a " * (MAX_PARTS - 2) + "a…"
-    assert shortened("") == ""
+    assert shorten("a " * MAX_PARTS) == "a " * MAX_PARTS
+    assert shorten("a " * (MAX_PARTS + 1)) == "a " * (MAX_PARTS - 2) + "a…"
+    assert shorten("") == ""
 
 
 @whose

@@ -11,7 +11,7 @@ from callability.compiler.bundle_writing import payload_of
 from callability.contract.finding import line
 from callability.files.policy_origin import BundleOrigin, PolicyDirectory, origin_at
 from callability.files.policy_source import MAX_FILES, ReadBundle, source_in, source_of
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from support.bundles import SHIPPED, policy_of
 from support.checkout import POLICY
 from support.rule_file_bundles import Files, bundle_with, files_of
@@ -28,7 +28,7 @@ def _findings(bundle: bytes, accepted_sequence: int = 0) -> list[str]:
 def test_what_is_read_from_a_bundle_is_what_was_written_into_it() -> None:
     """Names and bytes, tests included, with the same revision."""
     written = source_in(POLICY)
-    bundle = enveloped(payload_of(policy_of(SHIPPED), 3, written.files))
+    bundle = envelop(payload_of(policy_of(SHIPPED), 3, written.files))
     source = source_of(ReadBundle("policy.bundle", bundle))
     assert [(each.path.name, each.data) for each in source.files] == [
         (each.path.name, each.data) for each in written.files
@@ -58,7 +58,7 @@ def test_a_file_that_is_in_a_bundle_twice_is_refused() -> None:
     written = source_in(POLICY).files
     payload = payload_of(policy_of(SHIPPED), files=(*written, written[0]))
     said = "`callability.yaml` cannot be the name of a rule file, or is repeated"
-    assert _findings(enveloped(payload)) == [f"policy.bundle: {said} [bundle-refused]"]
+    assert _findings(envelop(payload)) == [f"policy.bundle: {said} [bundle-refused]"]
 
 
 def test_files_of_another_revision_than_the_bundle_states_are_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from callability.bundle.v1 import bundle_pb2
 from callability.client import PolicyUnavailable
-from callability.kernel.envelope import BundleRefused, opened
+from callability.kernel.envelope import BundleRefused, open_bundle
 from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import ToolFacts
@@ -26,20 +26,20 @@ SEEDS = 3_000
 @pytest.mark.parametrize("name", ["small", "declared-facts"])
 def test_a_bundle_with_changed_fields_is_refused_or_decides(name: str) -> None:
     """Numbers, texts and parts that are others, fewer or more; some of these are accepted, and decide something."""
-    payload = opened((DIRECTORY / f"{name}.bundle").read_bytes()).payload
+    payload = open_bundle((DIRECTORY / f"{name}.bundle").read_bytes()).payload
     outcomes = {judged(sealed(mutated(payload, seed))) for seed in range(share(SEEDS))}
     assert outcomes == {True, False}
 
 
 def test_a_payload_that_is_cut_is_refused() -> None:
     """Wherever it is cut: what is missing is noticed, even if its digest is right."""
-    payload = opened((DIRECTORY / "small.bundle").read_bytes()).payload
+    payload = open_bundle((DIRECTORY / "small.bundle").read_bytes()).payload
     assert not any(judged(sealed(payload[:size])) for size in range(len(payload)))
 
 
 def test_rules_that_contradict_the_diagram_are_refused_when_they_explain() -> None:
     """No reader can compare them for every combination of facts."""
-    payload = bundle_pb2.Payload.FromString(opened((DIRECTORY / "small.bundle").read_bytes()).payload)
+    payload = bundle_pb2.Payload.FromString(open_bundle((DIRECTORY / "small.bundle").read_bytes()).payload)
     payload.rule_sets[0].condition_parts[0].readings[:] = [0]
     rules = read(sealed(payload.SerializeToString())).callability
     facts = {fact.name: fact.open_value for axis in rules.axes for fact in axis.facts} | {"server.label.stage": "live"}
@@ -50,7 +50,7 @@ def test_rules_that_contradict_the_diagram_are_refused_when_they_explain() -> No
 
 def _without_a_point(facts: int) -> bytes:
     """Return the shipped bundle without the last readings of the first axis with so many facts."""
-    payload = bundle_pb2.Payload.FromString(opened(bundle_of("shipped")).payload)
+    payload = bundle_pb2.Payload.FromString(open_bundle(bundle_of("shipped")).payload)
     axis = next(each for each in payload.rule_sets[0].axes if len(each.facts) == facts)
     points = [tuple(axis.readings[start : start + facts]) for start in range(0, len(axis.readings), facts)]
     axis.readings[:] = [reading for point in points for reading in (points[0] if point == points[-1] else point)]

@@ -31,7 +31,7 @@ from callability.client.local import MANY_TOOLS, LocalDecisions
 from callability.compiler.bundle_writing import payload_of
 from callability.contract.vocabulary import ToolStatus
 from callability.kernel.conditions import SEMANTICS
-from callability.kernel.envelope import enveloped
+from callability.kernel.envelope import envelop
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import ToolFacts
 from support.bundles import POLICIES, bundle_of, policy_of
@@ -240,26 +240,26 @@ def _written(path: Path, bundle: bytes) -> None:
 def test_a_file_decides_and_its_replacement_too(local: Any, tmp_path: Path, recorded: Recorded) -> None:
     """A damaged one does not, and neither does one with a lower sequence number."""
     path = tmp_path / "policy.bundle"
-    _written(path, enveloped(payload_of(policy_of("shipped"), 7)))
+    _written(path, envelop(payload_of(policy_of("shipped"), 7)))
     with local(path, hooks=recorded) as caller:
         assert caller.check().revision == policy_of("shipped").revision
         _written(path, b"callability")
         eventually(lambda: recorded.saw("bundle_refused"))
         assert caller.check().revision == policy_of("shipped").revision
-        _written(path, enveloped(payload_of(policy_of("change-freeze"), 6)))
+        _written(path, envelop(payload_of(policy_of("change-freeze"), 6)))
         eventually(lambda: {"code": "older-sequence"}.items() <= recorded.events[-1][1].items())
         assert caller.check().revision == policy_of("shipped").revision
-        _written(path, enveloped(payload_of(policy_of("change-freeze"), 8)))
+        _written(path, envelop(payload_of(policy_of("change-freeze"), 8)))
         eventually(lambda: caller.check().revision == policy_of("change-freeze").revision)
 
 
 def test_a_sequence_number_is_remembered_on_disk(local: Any, tmp_path: Path, recorded: Recorded) -> None:
     """A start does not accept an older bundle, unless rollback is wanted."""
     path, keep = tmp_path / "policy.bundle", tmp_path / "kept"
-    _written(path, enveloped(payload_of(policy_of("shipped"), 7)))
+    _written(path, envelop(payload_of(policy_of("shipped"), 7)))
     with local(path, keep=keep) as caller:
         caller.check()
-    _written(path, enveloped(payload_of(policy_of("change-freeze"), 6)))
+    _written(path, envelop(payload_of(policy_of("change-freeze"), 6)))
     with local(path, keep=keep, hooks=recorded) as caller:
         assert caller.check().revision == policy_of("shipped").revision
         assert recorded.saw("bundle_refused")

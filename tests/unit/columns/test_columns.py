@@ -90,7 +90,7 @@ def test_names_and_labels_may_hold_what_is_special_in_expressions() -> None:
     policy = _policy(rule_set, diagram)
     label = rule_set.declared_labels[0]
     states = [
-        CALLABILITY.completed({"server.name": one, "tool.name": other, label.name: value})
+        CALLABILITY.complete({"server.name": one, "tool.name": other, label.name: value})
         for one, other, value in product((*ODD_NAMES, "a\nb", "ünï"), (*ODD_NAMES, "50%_\n", "itüs"), label.readings)
     ]
     assert _decided(policy, _batch(policy, states)) == [answer_of(diagram, state) for state in states]

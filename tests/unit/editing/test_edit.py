@@ -16,7 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, Value, edited, rewrite, without
+from callability.files.editing import EditRefused, Tree, Value, edited_bytes, rewrite, without
 
 DIGEST = "1e5" + "0" * 61
 
@@ -36,7 +36,7 @@ approvals: approvals.yaml
 
 def edit(text: str, keys: str, value: str | bool, file: str = "a.yaml") -> str:
     """Set a value in a text; the keys are joined by dots."""
-    return edited(text.encode(), file, _tree(tuple(keys.split(".")), value)).decode()
+    return edited_bytes(text.encode(), file, _tree(tuple(keys.split(".")), value)).decode()
 
 
 def _tree(keys: tuple[str, ...], value: Value | Tree) -> Tree:
@@ -115,7 +115,7 @@ def test_what_the_file_says_already_is_not_written_again() -> None:
 )
 def test_a_word_that_could_be_read_otherwise_stands_in_quotes(word: str) -> None:
     """As a value and as a key, for readers of YAML 1.1 too; invisible characters are escaped."""
-    written = edited(b"a: {b: c}\n", "a.yaml", {"a": {word: word}}).decode()
+    written = edited_bytes(b"a: {b: c}\n", "a.yaml", {"a": {word: word}}).decode()
     assert re.fullmatch(r'a: \{b: c, "(.*)": "\1"\}\n', written)
     assert written[:-1].isprintable()
 
@@ -257,7 +257,7 @@ def test_a_change_of_any_json_changes_nothing_else(data: st.DataObject, tree: ob
 def test_a_value_changes_whose_colon_is_in_another_line_than_its_key(gap: str) -> None:
     """JSON allows a line break there, which YAML does not."""
     text = f'{{"a"{gap}: {{"b"{gap}:"1"}}}}'
-    assert edited(text.encode(), "a.json", {"a": {"b": "2"}}).decode() == text.replace('"1"', '"2"')
+    assert edited_bytes(text.encode(), "a.json", {"a": {"b": "2"}}).decode() == text.replace('"1"', '"2"')
 
 
 @given(st.data(), TREES.filter(lambda tree: isinstance(tree, dict)), st.sampled_from([None, 0, 2, "\t"]))
@@ -287,7 +287,7 @@ def _check(data: st.DataObject, text: str, file: str) -> None:
         if not any(other[: len(keys)] == keys or keys[: len(other)] == other for other in _paths_to_values(tree)):
             tree = _set(tree, _tree(keys, data.draw(VALUES)))
     try:
-        result = edited(text.encode(), file, tree).decode()
+        result = edited_bytes(text.encode(), file, tree).decode()
     except EditRefused:
         assert text.endswith(" more") or any(_may_be_refused(before, keys) for keys in paths)
         return
@@ -439,9 +439,9 @@ def test_a_list_gets_more_items_or_fewer_and_keeps_its_comments(
     before: str, keys: str, value: Value, after: str
 ) -> None:
     """In braces or in lines of their own; a list that is another one altogether is not edited."""
-    assert edited(before.encode(), "a.yaml", _tree(tuple(keys.split(".")), value)).decode() == after
+    assert edited_bytes(before.encode(), "a.yaml", _tree(tuple(keys.split(".")), value)).decode() == after
     with pytest.raises(EditRefused):
-        edited(b"a: [x, y]\n", "a.yaml", {"a": ["y", "x"]})
+        edited_bytes(b"a: [x, y]\n", "a.yaml", {"a": ["y", "x"]})
 
 
 @pytest.mark.parametrize(
@@ -473,7 +473,7 @@ def test_an_entry_is_removed_with_its_lines_and_nothing_else(file: str, before: 
 def test_what_was_added_can_be_removed(values: dict[str, Any], file: str, data: st.DataObject) -> None:
     """The rest says what it said."""
     name = data.draw(st.sampled_from(sorted(values)))
-    text = edited(b"{}\n" if file.endswith("json") else b"z: 1\n", file, values)
+    text = edited_bytes(b"{}\n" if file.endswith("json") else b"z: 1\n", file, values)
     left = {key: value for key, value in values.items() if key != name}
     kept = document.plain(document.parse(without(text, file, (name,)), file))
     assert kept == (left if file.endswith("json") else {"z": 1} | left if name != "z" else left)

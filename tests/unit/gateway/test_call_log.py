@@ -11,7 +11,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from callability.adapter import error_result, tool_result
-from callability.gateway.observability import CallResult, logged
+from callability.gateway.observability import CallResult, log_call
 
 
 def _line(
@@ -26,7 +26,7 @@ def _line(
 
     async def story() -> None:
         seconds = map(float, count())
-        assert await logged(agent, "s", tool, answering(), lambda: next(seconds)) is answer
+        assert await log_call(agent, "s", tool, answering(), lambda: next(seconds)) is answer
 
     caplog.clear()
     asyncio.run(story())

@@ -146,7 +146,7 @@ def test_a_double_entry_is_a_warning() -> None:
 def test_an_entry_that_matches_no_tool_is_a_warning_that_names_it() -> None:
     """A typo in a deny list leaves a tool open, so it is reported as soon as the tools are known (A.2)."""
     config = loaded(ONE + 'command: x\n    disabled_tools: [delete_file, delet_file, "move*", zzz]')
-    found = config.unmatched("files", ["delete_file", "read_file", "move_file", "zz\nz"])
+    found = config.find_unmatched("files", ["delete_file", "read_file", "move_file", "zz\nz"])
     assert list(map(str, found)) == [
         "servers.yaml:4:35: `delet_file` in `disabled_tools` of server `files` matches no tool of the server "
         "(did you mean `delete_file`?)",
@@ -160,7 +160,7 @@ def test_an_entry_that_matches_no_tool_is_a_warning_that_names_it() -> None:
 def test_lists_that_match_have_no_warning() -> None:
     """Neither has a server without lists."""
     config = loaded("mcpServers: {a: {command: x, enabled_tools: [t]}, b: {command: x}}")
-    assert config.unmatched("a", ["t", "u"]) == config.unmatched("b", ["t"]) == ()
+    assert config.find_unmatched("a", ["t", "u"]) == config.find_unmatched("b", ["t"]) == ()
 
 
 @given(VALUES | FILES)

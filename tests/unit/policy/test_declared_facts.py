@@ -37,7 +37,7 @@ def test_a_path_names_who_changes_a_declared_fact_and_to_what(
 ) -> None:
     """The owner changes it to its default; of an asserted fact, whose default locks, to another value."""
     proved = declaring_policy(tmp_path).rule_sets["callability"]
-    given = proved.rule_set.question.completed(facts)
+    given = proved.rule_set.question.complete(facts)
     path = path_to_callable(proved.rule_set, proved.diagram, given)
     assert path is not None
     assert list(sentences(path))[: len(wanted)] == wanted
@@ -61,7 +61,7 @@ def test_a_value_without_quotes_is_the_text_that_is_written(written: str, tmp_pa
     (tmp_path / "callability_test.yaml").write_text(f"tests:\n{cases}")
     proved = declaring_policy(tmp_path, RULES.replace("out", written)).rule_sets["callability"]
     assert proved.rule_set.question.facts["proxy.quota"].values == ("ok", "low", written)
-    given = proved.rule_set.question.completed(TEAM | LICENSED | {"proxy.quota": written})
+    given = proved.rule_set.question.complete(TEAM | LICENSED | {"proxy.quota": written})
     assert proved.diagram.verdict(given).rule == "no-quota"
 
 

@@ -246,7 +246,7 @@ def test_where_witnesses_take_long_there_are_fewer() -> None:
 def test_a_diagram_that_was_sent_to_another_process_decides_the_same(drawn: RuleSet) -> None:
     """It is pickled where a policy is checked, and answers where it is served."""
     diagram = diagram_of(drawn)
-    diagram.verdict(drawn.question.completed({}))
+    diagram.verdict(drawn.question.complete({}))
     sent = pickle.loads(pickle.dumps(diagram))
     assert sent == diagram
     for facts in drawn_facts(diagram.space, 300):

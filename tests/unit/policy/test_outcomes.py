@@ -160,7 +160,7 @@ def test_any_facts_of_an_enable_can_occur(facts: outcome_pb2.EnableFacts) -> Non
     """Contradictory facts are decided too, and like the reference decides them."""
     proved = _shipped().rule_sets["enable_outcome"]
     read = enable_facts(facts)
-    assert ENABLE_OUTCOME.contradicted(read) is None
+    assert ENABLE_OUTCOME.contradiction(read) is None
     decision = decide(proved.rule_set.rules, read)
     assert proved.diagram.verdict(read).rule == proved.rule_set.rules[decision.rule].id
 

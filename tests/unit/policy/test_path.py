@@ -45,7 +45,7 @@ _drawn = st.lists(st.tuples(_conditions, st.sampled_from(CALLABILITY.statuses)),
 _ENDS = ((Is(STAGE.name, frozenset({"none", "old"})), "disabled_by_config"),)
 """A rule in front of the last, so that many policies have few ways to callable."""
 _facts = st.fixed_dictionaries({fact.name: st.sampled_from(fact.readings) for fact in FACTS}).filter(
-    lambda facts: QUESTION.contradicted(QUESTION.open_facts | facts) is None
+    lambda facts: QUESTION.contradiction(QUESTION.open_facts | facts) is None
 )
 
 
@@ -112,7 +112,7 @@ def _changed(rule_set: RuleSet, facts: Mapping[str, str], *, read: bool) -> Iter
     choices = [tuple(_choices(QUESTION.facts[name], facts[name], read=read)) for name in names]
     for chosen in product(*choices):
         changed = {**facts, **dict(zip(names, chosen, strict=True))}
-        if QUESTION.contradicted(changed) is None:
+        if QUESTION.contradiction(changed) is None:
             yield changed
 
 
@@ -139,7 +139,7 @@ def test_a_path_leads_to_callable_if_and_only_if_some_changes_do(
     """Where no fact is unknown. Every combination of changes is tried; without a path, no change is named."""
     known = {name: value for name, value in drawn_facts.items() if value != UNKNOWN}
     rule_set, facts = _rule_set([*drawn, *_ENDS]), QUESTION.open_facts | known
-    if QUESTION.contradicted(facts) is not None:
+    if QUESTION.contradiction(facts) is not None:
         return
     path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None

@@ -18,7 +18,7 @@ from callability.compiler.difference import (
     combinations_in,
     compared_space,
     differences,
-    needed,
+    needed_boxes,
 )
 from callability.compiler.policy import Policy, ProvedRuleSet, load
 from callability.compiler.questions import CALLABILITY
@@ -49,7 +49,7 @@ def test_boxes_hold_all_that_is_wanted_and_nothing_that_is_not_allowed(
     sets = CombinationSets(_THREE)
     inside, allowed = (_set_of(each, sets) for each in (wanted, wanted | others))
     found = tuple(boxes(inside, allowed, sets))
-    kept = needed(found, inside, sets)
+    kept = needed_boxes(found, inside, sets)
     for some in (found, kept):
         held = sets.none
         for box in some:

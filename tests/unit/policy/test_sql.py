@@ -74,7 +74,7 @@ def test_names_and_labels_may_hold_what_is_special_in_sql() -> None:
     diagram = diagram_of(rule_set)
     label = rule_set.declared_labels[0]
     states = [
-        CALLABILITY.completed({"server.name": server, "tool.name": tool, label.name: value})
+        CALLABILITY.complete({"server.name": server, "tool.name": tool, label.name: value})
         for server, tool, value in product(ODD_NAMES, ODD_NAMES, label.readings)
     ]
     assert len({answer_of(diagram, state)[1] for state in states}) == len(rule_set.rules)

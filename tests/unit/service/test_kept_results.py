@@ -16,7 +16,7 @@ from callability.kernel.byte_calls import (
     ServerOfTools,
     fact_key,
 )
-from callability.kernel.calls import EncodedCalls, finished
+from callability.kernel.calls import EncodedCalls, finish
 from callability.kernel.limits import LABELS, InvalidName, InvalidRequest, check_labels
 from callability.kernel.policy import read
 from callability.process.bounded_cache import BoundedCache
@@ -55,7 +55,7 @@ def _calls() -> ByteCalls:
 
 
 def _checked(request: bytes) -> pb.CheckToolsResponse:
-    return pb.CheckToolsResponse.FromString(finished(_calls().check_tools(request)))
+    return pb.CheckToolsResponse.FromString(finish(_calls().check_tools(request)))
 
 
 def test_a_bounded_cache_never_holds_more_than_it_may() -> None:

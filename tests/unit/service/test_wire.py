@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.kernel import limits
-from callability.kernel.calls import EncodedCalls, finished
+from callability.kernel.calls import EncodedCalls, finish
 from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from support.bundles import SHIPPED, bundle_of
@@ -103,7 +103,7 @@ def test_a_batch_with_a_group_that_is_not_known_is_answered() -> None:
     tool = pb.Tool(name="t").SerializeToString() + group
     server = pb.ServerTools(name="s").SerializeToString() + _bytes_field(3, tool) + group
     calls = EncodedCalls(read(bundle_of(SHIPPED)), limited=True)
-    reply = finished(calls.check_tools(_bytes_field(2, server) + group))
+    reply = finish(calls.check_tools(_bytes_field(2, server) + group))
     [results] = pb.CheckToolsResponse.FromString(reply).servers
     assert [result.WhichOneof("result") for result in results.results] == ["verdict"]
 

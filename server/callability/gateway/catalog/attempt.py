@@ -176,7 +176,7 @@ class Attempt:
         self._upstream = upstream
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
         upstream.start()
-        opening = self._task(_opened(upstream), "opening")
+        opening = self._task(_open(upstream), "opening")
         try:
             await _first(opening, self._over)
             if self._over.done():
@@ -204,7 +204,7 @@ class Attempt:
         """End it in any state; all waiting callers get the outcome `cancelled`."""
         self._end(self.cancelled())
 
-    async def authorized(self, url: str, redirect: Redirect) -> AuthorizationCodeResult:
+    async def authorize(self, url: str, redirect: Redirect) -> AuthorizationCodeResult:
         """Send a person to a URL of the provider, and return what the provider sends back with them.
 
         Raises:
@@ -222,7 +222,9 @@ class Attempt:
         self._restart_clock(
             self._limits.dialog, f"was not authorized within {self._limits.dialog:g} s", dialog_expires=True
         )
-        coming = self._task(redirect.awaited(parse_qs(urlsplit(url).query)["state"][0]), "awaiting the person for")
+        coming = self._task(
+            redirect.wait_for_person(parse_qs(urlsplit(url).query)["state"][0]), "awaiting the person for"
+        )
         try:
             self._offer()
             await _first(coming, self._code, self._closed)
@@ -270,7 +272,7 @@ class Attempt:
         finally:
             self._leave(waiting)
 
-    def answered(self, answer: ConsentAnswer) -> None:
+    def take_answer(self, answer: ConsentAnswer) -> None:
         """Take a user's answer to a request that was returned."""
         self._held = False
         if self._release is not None:
@@ -327,9 +329,9 @@ class Attempt:
 
     def _hold(self, question: ConsentRequest) -> None:
         self._held, self._shown_by, self.was_returned = True, question, True
-        self._release = asyncio.get_running_loop().call_later(HELD_SECONDS, self._released)
+        self._release = asyncio.get_running_loop().call_later(HELD_SECONDS, self._release_callers)
 
-    def _released(self) -> None:
+    def _release_callers(self) -> None:
         self._shown_by = None
         self._offer()
 
@@ -384,9 +386,9 @@ async def _first(*futures: asyncio.Future[Any]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _opened(upstream: Upstream) -> Failure | None:
+async def _open(upstream: Upstream) -> Failure | None:
     try:
-        await upstream.opened()
+        await upstream.wait_until_open()
     except UpstreamError as error:
         return error.failure
     return None

@@ -30,7 +30,7 @@ from callability.gateway.catalog.attempt import (
 )
 from callability.gateway.config import CatalogEntry, Config, Deadlines
 from callability.gateway.config.secrets_file import with_secrets
-from callability.gateway.config.variables import Unfillable, filled, unset
+from callability.gateway.config.variables import Unfillable, fill, unset
 from callability.gateway.loading import signals_of
 from callability.gateway.policy_client import PolicyClient, most_careful
 from callability.gateway.upstream import (
@@ -180,7 +180,7 @@ class Switch:
             return self._last[1]
         attempt = self._attempt
         if attempt is not None and consent_id == attempt.consent_id and answer is not None:
-            attempt.answered(answer)
+            attempt.take_answer(answer)
         if attempt is None and self.joined is not None and self.state is SwitchState.CONNECTED:
             return EnableOutcome(was_connected=True, upstream=self.joined.upstream)
         if answer is ConsentAnswer.DECLINED and (attempt is None or consent_id != attempt.consent_id):
@@ -192,7 +192,7 @@ class Switch:
             attempt = self._attempt = Attempt(
                 self.name, Limits(self.deadlines.enable_seconds, self.deadlines.dialog_seconds)
             )
-            self._begin(self._attempted(attempt), "attempt")
+            self._begin(self._run_attempt(attempt), "attempt")
         return await attempt.outcome(asker)
 
     async def disable(self) -> SwitchState:
@@ -230,7 +230,7 @@ class Switch:
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
-    async def _attempted(self, attempt: Attempt) -> None:
+    async def _run_attempt(self, attempt: Attempt) -> None:
         """Connect, decide whether the entry stays, and release all who wait, whatever happens (E-7)."""
         redirect: Redirect | None = None
         upstream: Upstream | None = None
@@ -304,11 +304,11 @@ class Switch:
         )
 
     def _authorization(self, attempt: Attempt, redirect: Redirect) -> Authorization:
-        entry = filled(self.entry, self._environment)
+        entry = fill(self.entry, self._environment)
         return Authorization(
             entry.url or "",
             redirect.uri,
-            lambda url: attempt.authorized(url, redirect),
+            lambda url: attempt.authorize(url, redirect),
             client_id=entry.oauth.client_id if entry.oauth else None,
             client_secret=entry.oauth.client_secret if entry.oauth else None,
             stored=self._stored,
@@ -362,7 +362,7 @@ class Catalog:
         earlier, self._switches = self._switches, {}
         for name, entry in config.catalog.items():
             switch = earlier.get(name)
-            if switch is None or _reached(switch.entry) != _reached(entry):
+            if switch is None or _address_of(switch.entry) != _address_of(entry):
                 switch = self._switch(name, entry, config)
             switch.take(entry, config.deadlines)
             self._switches[name] = switch
@@ -395,5 +395,5 @@ class Catalog:
             self._joined = MappingProxyType(joined)
 
 
-def _reached(entry: CatalogEntry) -> tuple[object, ...]:
+def _address_of(entry: CatalogEntry) -> tuple[object, ...]:
     return tuple(getattr(entry, key) for key in _REACHING)

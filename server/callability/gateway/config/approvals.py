@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from mcp_types import Tool
 
-from callability.contract.finding import Finding, Place, Severity, did_you_mean, in_order, listed, shown
+from callability.contract.finding import Finding, Place, Severity, as_code, did_you_mean, in_order, list_names
 from callability.files import document
 from callability.files.document import Node, Scalar
 from callability.files.editing import replace as replace_file
@@ -275,7 +275,7 @@ def load_approvals(path: Path) -> Approvals:
         root = document.parse(data, str(path))
     except document.Refused as refused:
         return _unreadable(refused.findings, digest)
-    malformed = tuple(_malformed(root))
+    malformed = tuple(_find_malformed(root))
     if malformed:
         return _unreadable(malformed, digest)
     warnings: list[Finding] = []
@@ -298,7 +298,7 @@ def _entries(node: Node) -> tuple[tuple[Scalar, Node], ...]:
     return node.entries if isinstance(node, document.DocumentMapping) else ()
 
 
-def _malformed(root: Node) -> Iterator[Finding]:
+def _find_malformed(root: Node) -> Iterator[Finding]:
     if not isinstance(root, document.DocumentMapping):
         yield Finding(root.place, "malformed-approvals", "the file does not map servers to tools")
     for server, tools in _entries(root):
@@ -321,7 +321,7 @@ def _place(key: Scalar, node: Node) -> Place:
 
 
 def _word(key: Scalar) -> str:
-    return shown(str(key.value))
+    return as_code(str(key.value))
 
 
 def _subject(server: Scalar, tool: Scalar) -> str:
@@ -358,7 +358,7 @@ def _record(node: Node, subject: str, warnings: list[Finding]) -> ApprovalRecord
 
 
 def _unknown_value(key: Scalar, node: Node, subject: str, wanted: tuple[str, ...]) -> Finding:
-    sentence = f"`{key.value}` of {subject} is none of {listed(wanted)}, and counts as unknown"
+    sentence = f"`{key.value}` of {subject} is none of {list_names(wanted)}, and counts as unknown"
     word = node.value if isinstance(node, Scalar) and isinstance(node.value, str) else ""
     hint = "write it without quotes" if word in {"true", "false"} and word in wanted else did_you_mean(word, wanted)
     return Finding(_place(key, node), "unknown-value", sentence, hint if word else "", Severity.WARNING)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from callability.adapter import DeclaredInputs, InputFault, UnreadInput
-from callability.contract.finding import Finding, Severity, did_you_mean, in_order, shown
+from callability.contract.finding import Finding, Severity, as_code, did_you_mean, in_order
 from callability.gateway.config import Config
 from callability.gateway.config.disagreements import server_subject
 from callability.gateway.config.model import CatalogEntry, ServerConfig
-from callability.gateway.config.variables import Unfillable, filled, unset
+from callability.gateway.config.variables import Unfillable, fill, unset
 
 _PART_OF = {"uv": "uv", "uvx": "uv", "node": "Node.js", "npm": "Node.js", "npx": "Node.js"}
 """What a person installs for a command that is a part of something else."""
@@ -31,7 +31,7 @@ def missing_commands(config: Config, environment: Mapping[str, str]) -> Iterator
     for section, servers in sections.items():
         for name, server in servers.items():
             if server.command is not None and not _exists(server.command, server, environment):
-                sentence = f"command {shown(server.command)} of {server_subject(section, name)} is not found"
+                sentence = f"command {as_code(server.command)} of {server_subject(section, name)} is not found"
                 where = "" if os.sep in server.command else ", or write its absolute path"
                 at = config.place(section, name, "command")
                 what = _PART_OF.get(server.command, "it")
@@ -43,7 +43,7 @@ def _exists(command: str, server: ServerConfig | CatalogEntry, environment: Mapp
     if os.sep in command:
         return shutil.which(Path(server.cwd or ".") / command) is not None
     try:
-        own = {} if unset(server, environment) else filled(server, environment).env
+        own = {} if unset(server, environment) else fill(server, environment).env
     except Unfillable:
         own = {}
     return shutil.which(command, path={**environment, **own}.get("PATH", os.defpath)) is not None
@@ -72,7 +72,7 @@ def label_findings(config: Config, declared: DeclaredInputs | None, *, answered:
     """
     if declared is None:
         return tuple(_not_checked(config, answered=answered))
-    return in_order(_undeclared(config, declared))
+    return in_order(_find_undeclared(config, declared))
 
 
 def _not_checked(config: Config, *, answered: bool) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def _not_checked(config: Config, *, answered: bool) -> Iterator[Finding]:
         yield Finding(at, "labels-not-checked", sentence, hint, _severity(config))
 
 
-def _undeclared(config: Config, declared: DeclaredInputs) -> Iterator[Finding]:
+def _find_undeclared(config: Config, declared: DeclaredInputs) -> Iterator[Finding]:
     for inputs in _inputs(config):
         if inputs.are_labels:
             for key, found in declared.labels.undeclared(inputs.kind, inputs.values):
@@ -103,18 +103,18 @@ def _label_finding(
 ) -> Finding:
     noun = "label" if inputs.are_labels else "fact"
     has_value = found.fault is InputFault.UNDECLARED_VALUE
-    hint = f"did you mean {shown(found.near)}?" if found.near else did_you_mean("", values if has_value else keys)
+    hint = f"did you mean {as_code(found.near)}?" if found.near else did_you_mean("", values if has_value else keys)
     location, severity = (*inputs.location, key), _severity(config)
     if has_value:
         sentence = (
-            f"{noun} {shown(key)} of {inputs.subject} is {shown(found.value)}, a value that the policy does not"
+            f"{noun} {as_code(key)} of {inputs.subject} is {as_code(found.value)}, a value that the policy does not"
             f" declare, so that {_consequence(noun)}"
         )
         at = config.place(*location)
         if inputs.are_labels:
             return Finding(at, "undeclared-label-value", sentence, hint, severity)
         return Finding(at, "undeclared-fact-value", sentence, hint, severity)
-    sentence = f"{noun} {shown(key)} of {inputs.subject} is not declared by the policy, so no rule reads it"
+    sentence = f"{noun} {as_code(key)} of {inputs.subject} is not declared by the policy, so no rule reads it"
     at = config.key_place(*location)
     if inputs.are_labels:
         return Finding(at, "undeclared-label", sentence, hint, severity)
@@ -134,17 +134,17 @@ def _inputs(config: Config) -> Iterator[_Inputs]:
 def _every_input(config: Config) -> Iterator[_Inputs]:
     for section, servers in (("mcpServers", config.servers), ("catalog", config.catalog)):
         for name, server in servers.items():
-            of_server, at = f"server {shown(name)}", (section, name)
+            of_server, at = f"server {as_code(name)}", (section, name)
             yield _Inputs("server", of_server, (*at, "labels"), server.labels, True)
             yield _Inputs("server", of_server, (*at, "facts"), server.facts, False)
             for tool, labels in server.tool_labels.items():
-                yield _Inputs("tool", f"tool {shown(tool)} of {of_server}", (*at, "tool_labels", tool), labels, True)
+                yield _Inputs("tool", f"tool {as_code(tool)} of {of_server}", (*at, "tool_labels", tool), labels, True)
             of_tools = f"the tools of {of_server}"
             yield _Inputs("tool", of_tools, (*at, "tool_fact_defaults"), server.tool_fact_defaults, False)
             for tool, facts in server.tool_facts.items():
-                yield _Inputs("tool", f"tool {shown(tool)} of {of_server}", (*at, "tool_facts", tool), facts, False)
+                yield _Inputs("tool", f"tool {as_code(tool)} of {of_server}", (*at, "tool_facts", tool), facts, False)
     for name, agent in config.agents.items():
-        subject, at = f"agent {shown(name)}", ("agents", name)
+        subject, at = f"agent {as_code(name)}", ("agents", name)
         yield _Inputs("agent", subject, (*at, "labels"), agent.labels, True)
         yield _Inputs("agent", subject, (*at, "facts"), agent.facts, False)
 

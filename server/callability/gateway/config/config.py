@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from typer import get_app_dir
 
-from callability.contract.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, shown
+from callability.contract.finding import Finding, Place, Severity, as_code, did_you_mean, has_errors, in_order
 from callability.files import document
 from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.findings import findings, unfit_variables, unset_variables
@@ -114,7 +114,8 @@ class Config:
             Finding(
                 self.place("catalog" if name in self.catalog else "mcpServers", name, "trust"),
                 "unrecordable-forms",
-                f"`trust` of server {shown(name)} is `first_use`, which records its tools in the approvals, but {why}",
+                f"`trust` of server {as_code(name)} is `first_use`, which records its tools in the approvals,"
+                f" but {why}",
                 hint,
             )
             for name in found
@@ -129,20 +130,20 @@ class Config:
         if found := self.unrecordable(approvals):
             raise ConfigRefused(in_order((*self.warnings, *found)))
 
-    def unmatched(self, server: str, tools: Iterable[str]) -> tuple[Finding, ...]:
+    def find_unmatched(self, server: str, tools: Iterable[str]) -> tuple[Finding, ...]:
         """Return a warning for each entry of a server's two lists that names none of its tools (A.2).
 
         Raises:
             KeyError: the config has no such server.
         """
-        return in_order(self._unmatched(server, frozenset(tools)))
+        return in_order(self._find_unmatched(server, frozenset(tools)))
 
-    def _unmatched(self, server: str, tools: frozenset[str]) -> Iterator[Finding]:
+    def _find_unmatched(self, server: str, tools: frozenset[str]) -> Iterator[Finding]:
         section = "catalog" if server in self.catalog else "mcpServers"
         for key in TOOL_LISTS:
             for index, name in enumerate(getattr(self.server(server), key) or ()):
                 if name not in tools:
-                    sentence = f"{shown(name)} in `{key}` of server `{server}` matches no tool of the server"
+                    sentence = f"{as_code(name)} in `{key}` of server `{server}` matches no tool of the server"
                     at = self.place(section, server, key, index)
                     yield Finding(at, "unmatched-tool", sentence, _near(name, tools), Severity.WARNING)
 
@@ -209,10 +210,10 @@ def _unwritable(approvals: Path | None) -> tuple[str, str]:
         return "the config has no `approvals`", "create a file with `{}`, and name it under `approvals`"
     target = approvals.resolve()
     if not target.is_file():
-        return f"{shown(str(approvals))} is not a file", "create it with `{}`"
+        return f"{as_code(str(approvals))} is not a file", "create it with `{}`"
     if not os.access(target.parent, os.R_OK | os.W_OK | os.X_OK):
         return (
-            f"the directory of {shown(str(approvals))} cannot be written",
+            f"the directory of {as_code(str(approvals))} cannot be written",
             "let the gateway write it, or move the file",
         )
     return "", ""
@@ -245,14 +246,14 @@ def default_config() -> Path:
     named = os.environ.get(VARIABLE, "")
     if named:
         if not os.path.isabs(named):
-            raise NoConfig(f"`${VARIABLE}` must be an absolute path, and is {shown(named)}")
+            raise NoConfig(f"`${VARIABLE}` must be an absolute path, and is {as_code(named)}")
         return Path(named)
     directory = _directory()
     if directory is None:
         raise NoConfig(f"no config: give `--config`, or set `${VARIABLE}`; the home directory is not known")
     there = [directory / name for name in NAMES if os.path.lexists(directory / name)]
     if not there:
-        places = " or ".join(shown(str(directory / name)) for name in NAMES)
+        places = " or ".join(as_code(str(directory / name)) for name in NAMES)
         raise NoConfig(f"no config: give `--config`, set `${VARIABLE}`, or write {places}")
     if len(there) > 1:
         sentence = f"`{there[1].name}` is in the same directory, and only one of the two can be the config"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from callability.contract.finding import Finding, Severity, did_you_mean, listed, nearest, shown
+from callability.contract.finding import Finding, Severity, as_code, did_you_mean, list_names, nearest
 from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
 from callability.gateway.config.model import HTTP_SPELLINGS, ServerConfig
 from callability.gateway.config.variables import FILLED, is_odd, secret_arguments
@@ -42,11 +42,11 @@ _OF_FILE: Mapping[str, str] = {
 def hint_for_key(key: str, node: Node, *, of_server: bool, in_catalog: bool = False) -> str:
     """Return what to write in place of another client's key, of a server or of the file; empty if it is none."""
     if of_server and key == "disabled":
-        return _enabled(node, in_catalog=in_catalog)
+        return _enabled_text(node, in_catalog=in_catalog)
     return (_OF_SERVERS if of_server else _OF_FILE).get(key, "")
 
 
-def _enabled(node: Node, *, in_catalog: bool) -> str:
+def _enabled_text(node: Node, *, in_catalog: bool) -> str:
     if in_catalog:
         return "leave it out: a server of the catalog is connected when an agent enables it"
     if isinstance(node, Scalar) and isinstance(node.value, bool):
@@ -77,7 +77,7 @@ _VARIABLE_OF_OTHERS = re.compile(r"\$\{(env|input):")
 
 def server_subject(section: str, server: str) -> str:
     """Return the name of a server in a sentence."""
-    return f"{SECTIONS[section]} {shown(server)}"
+    return f"{SECTIONS[section]} {as_code(server)}"
 
 
 def disagreements(root: Node) -> Iterator[Finding]:
@@ -136,7 +136,7 @@ def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
                 yield from _variable_findings(key, item, subject)
         case Scalar(value=str() as text) if key in _READ_AS_GIVEN and "${" in text:
             sentence = f"`{key}` of {subject} has `${{`, and is used literally: variables are not filled in here"
-            hint = f"variables are filled in only in {listed(FILLED)}"
+            hint = f"variables are filled in only in {list_names(FILLED)}"
             yield Finding(node.place, "odd-variable", sentence, hint, Severity.WARNING)
         case Scalar(value=str() as text) if is_odd(text):
             sentence = f"a value in `{key}` of {subject} has `${{` without a variable, and is used literally"
@@ -183,11 +183,11 @@ def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
     digests: dict[str, str] = {}
     for name, agent in agents.entries if isinstance(agents, DocumentMapping) else ():
         seen = agent.get("servers") if isinstance(agent, DocumentMapping) else None
-        subject = f"agent {shown(str(name.value))}"
+        subject = f"agent {as_code(str(name.value))}"
         for item in seen.items if isinstance(seen, DocumentSequence) else ():
             if isinstance(item, Scalar) and isinstance(item.value, str) and item.value not in known:
                 sentence = (
-                    f"{subject} may see server {shown(item.value)}, which is not in `mcpServers`, nor in `catalog`"
+                    f"{subject} may see server {as_code(item.value)}, which is not in `mcpServers`, nor in `catalog`"
                 )
                 yield Finding(item.place, "unknown-server", sentence, did_you_mean(item.value, known))
         digest = agent.get("token_sha256") if isinstance(agent, DocumentMapping) else None
@@ -251,6 +251,6 @@ def _duplicates(items: DocumentSequence, subject: str) -> Iterator[Finding]:
     for item in items.items:
         if isinstance(item, Scalar) and isinstance(item.value, str):
             if item.value in seen:
-                sentence = f"{shown(item.value)} is repeated in {subject}"
+                sentence = f"{as_code(item.value)} is repeated in {subject}"
                 yield Finding(item.place, "duplicate-entry", sentence, "keep one of them", Severity.WARNING)
             seen.add(item.value)

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from callability.contract.finding import Finding, Severity, did_you_mean, listed, nearest, shown
+from callability.contract.finding import Finding, Severity, as_code, did_you_mean, list_names, nearest
 from callability.files import document
 from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, plain
 from callability.gateway.config.disagreements import SECTIONS, SERVERS_KEYS, disagreements, hint_for_key, server_subject
@@ -31,7 +31,7 @@ from callability.gateway.config.model import (
     ServerDeadlines,
 )
 from callability.gateway.config.secrets_file import PREFIX, SECRETS_FILE
-from callability.gateway.config.variables import FILLED, Unfillable, filled, found, place, unset, unset_in
+from callability.gateway.config.variables import FILLED, Unfillable, fill, find_node, place, unset, unset_in
 
 _SECTION = "mcpServers"
 
@@ -54,7 +54,7 @@ def unfit_variables(
         if unset(server, environment):
             continue
         try:
-            filled(server, environment)
+            fill(server, environment)
         except Unfillable as error:
             for key in error.keys:
                 sentence = f"`{key}` of {server_subject(_SECTION, name)} is invalid after its variables are filled in"
@@ -75,11 +75,11 @@ def _unset(node: Node, subject: str, environment: Mapping[str, str], severity: S
             for variable in unset_in(text, environment):
                 if variable.startswith(PREFIX):
                     name = variable.removeprefix(PREFIX)
-                    sentence = f"{subject} needs the secret {shown(name)}, which is not in `{SECRETS_FILE}` beside it"
+                    sentence = f"{subject} needs the secret {as_code(name)}, which is not in `{SECRETS_FILE}` beside it"
                     yield Finding(node.place, "unset-secret", sentence, f"add a line `{name}=VALUE` to it", severity)
                     continue
                 state = "empty" if variable in environment else "not set"
-                sentence = f"{subject} needs the environment variable {shown(variable)}, which is {state}"
+                sentence = f"{subject} needs the environment variable {as_code(variable)}, which is {state}"
                 hint = f"set it for the gateway, or give it a default: `${{{variable}:-DEFAULT}}`"
                 yield Finding(node.place, "unset-variable", sentence, hint, severity)
 
@@ -144,7 +144,7 @@ def _is_misnamed(root: Node, fault: Any) -> bool:
     if fault["type"] != "missing":
         return False
     *above, key = fault["loc"]
-    node = found(root, above)[1]
+    node = find_node(root, above)[1]
     keys = {str(name.value) for name, _ in node.entries} if isinstance(node, DocumentMapping) else set()
     names = _names(_model(tuple(above)))
     if not above and not keys.isdisjoint(SERVERS_KEYS):
@@ -154,12 +154,12 @@ def _is_misnamed(root: Node, fault: Any) -> bool:
 
 def _model_finding(root: Node, location: Location, fault: Any) -> Finding:
     kind, key = str(fault["type"]), location[-1] if location else ""
-    named, node = found(root, location)
+    named, node = find_node(root, location)
     subject = _subject(location)
     match kind:
         case "extra_forbidden":
             hint = _better_key(location, node)
-            return Finding(named.place, "unknown-key", f"unknown key {shown(str(key))}{_of(location[:-1])}", hint)
+            return Finding(named.place, "unknown-key", f"unknown key {as_code(str(key))}{_of(location[:-1])}", hint)
         case "missing":
             hint = f"write `{key}: {{}}` for none" if len(location) == 1 else ""
             return Finding(named.place, "missing-key", f"{_subject(location[:-1])} has no `{key}`", hint)
@@ -167,11 +167,11 @@ def _model_finding(root: Node, location: Location, fault: Any) -> Finding:
             return Finding(named.place, "no-value", f"{subject} has no value", "give it one, or leave the key out")
         case "literal_error" if isinstance(node, Scalar) and isinstance(node.value, str):
             hint = did_you_mean(node.value, _DOMAINS[str(key)])
-            return Finding(node.place, "unknown-value", f"{subject} is {shown(node.value)}, which is not known", hint)
+            return Finding(node.place, "unknown-value", f"{subject} is {as_code(node.value)}, which is not known", hint)
         case _ if kind in _WANTED:
             sentence = f"{subject} is {_kind(node)}, but must be {_WANTED[kind]}"
             domain = _DOMAINS.get(str(key), ()) if kind == "literal_error" else ()
-            hint = did_you_mean("", domain) if domain else _retyped(node, _WANTED[kind])
+            hint = did_you_mean("", domain) if domain else _retype(node, _WANTED[kind])
             return Finding(node.place, "wrong-type", sentence, hint)
         case _:
             at = named if key == "[key]" or kind == "no-value" else node
@@ -185,9 +185,9 @@ def _subject(location: Location) -> str:
         case (section, server) | (section, server, "[key]") if section in SECTIONS:
             return server_subject(str(section), str(server))
         case ("agents", agent) | ("agents", agent, "[key]"):
-            return f"agent {shown(str(agent))}"
+            return f"agent {as_code(str(agent))}"
         case ("agents", agent, key, *_):
-            return f"`{key}` of agent {shown(str(agent))}"
+            return f"`{key}` of agent {as_code(str(agent))}"
         case (section, server, key) if section in SECTIONS:
             return f"`{key}` of {server_subject(str(section), str(server))}"
         case (section, server, key, *rest) if section in SECTIONS:
@@ -215,7 +215,7 @@ def _kind(node: Node) -> str:
             return "text"
 
 
-def _retyped(node: Node, wanted: str) -> str:
+def _retype(node: Node, wanted: str) -> str:
     if not isinstance(node, Scalar):
         return ""
     if wanted == "text":
@@ -242,4 +242,4 @@ def _better_key(location: Location, node: Node) -> str:
         hint := hint_for_key(key, node, of_server=of_server, in_catalog=model is CatalogEntry)
     ):
         return hint
-    return did_you_mean(key, names) or f"one of {listed(names)}"
+    return did_you_mean(key, names) or f"one of {list_names(names)}"

@@ -68,7 +68,7 @@ class _Checked:
         return {**handler(schema), **self.keywords}
 
 
-def _given(value: object) -> object:
+def _given_value(value: object) -> object:
     # A list whose entries are all commented out must not count as no list: that would open every tool.
     if value is None:
         raise PydanticCustomError("no-value", "has no value", {"hint": "give it one, or leave the key out"})
@@ -171,7 +171,7 @@ def _bytes_long(low: int, high: int, **keywords: Any) -> _Checked:
 
 Sealed = AfterValidator(MappingProxyType)
 Empty = partial(MappingProxyType, dict[str, str]())
-Given = BeforeValidator(_given)
+Given = BeforeValidator(_given_value)
 
 _ZeroFree = _matching(r"[^\x00]*", "zero-character", "contains a zero character, which cannot be passed to a program")
 Argument = Annotated[StrictStr, _ZeroFree]
@@ -383,11 +383,11 @@ class ServerConfig(_Entry):
     def config_denies(self, tool: str) -> bool:
         """Say whether the two lists deny a tool: the fact `tool.config_denied` (A.2). Names are exact."""
         if self.enabled_tools is not None:
-            return tool not in self._listed
-        return tool in self._listed
+            return tool not in self._listed_tools
+        return tool in self._listed_tools
 
     @cached_property
-    def _listed(self) -> frozenset[str]:
+    def _listed_tools(self) -> frozenset[str]:
         return frozenset(self.listed_tools)
 
 

@@ -14,9 +14,9 @@ from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 
-from callability.contract.finding import Place, shown
+from callability.contract.finding import Place, as_code
 from callability.files import document
-from callability.files.document import refused
+from callability.files.document import refusal
 from callability.gateway.config.keyring_secrets import NoKeyring, keyring_value
 
 SECRETS_FILE = "secrets.env"
@@ -57,10 +57,10 @@ def written_secrets(config: Path) -> Mapping[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise refused(Place(str(path)), "unreadable-file", _cannot_be_read(error)) from error
+        raise refusal(Place(str(path)), "unreadable-file", _cannot_be_read(error)) from error
     if _is_open(status):
         hint = f"run `chmod 600 {path}`"
-        raise refused(Place(str(path)), "open-secrets", "holds secrets, and others than its owner may read it", hint)
+        raise refusal(Place(str(path)), "open-secrets", "holds secrets, and others than its owner may read it", hint)
     return read_variables(path)
 
 
@@ -89,8 +89,8 @@ def _look_up(config: Path, name: str, value: str) -> str:
     try:
         return keyring_value(value.removeprefix(KEYRING))
     except NoKeyring as error:
-        sentence = f"secret {shown(name)} cannot be read: {error}"
-        raise refused(Place(str(secrets_beside(config))), "no-keyring", sentence) from error
+        sentence = f"secret {as_code(name)} cannot be read: {error}"
+        raise refusal(Place(str(secrets_beside(config))), "no-keyring", sentence) from error
 
 
 def with_secrets(secrets: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -108,7 +108,7 @@ def read_variables(path: Path) -> dict[str, str]:
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise refused(Place(str(path)), "not-utf-8", "is not UTF-8") from error
+        raise refusal(Place(str(path)), "not-utf-8", "is not UTF-8") from error
     variables: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -116,7 +116,7 @@ def read_variables(path: Path) -> dict[str, str]:
         found = _LINE.fullmatch(line.strip())
         value = _value(found[2]) if found else None
         if found is None or value is None:
-            raise refused(Place(str(path), number, 1), "no-variable", "is no line of the form `NAME=VALUE`")
+            raise refusal(Place(str(path), number, 1), "no-variable", "is no line of the form `NAME=VALUE`")
         variables[found[1]] = value
     return variables
 

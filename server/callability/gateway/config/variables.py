@@ -20,7 +20,7 @@ from callability.files.document import DocumentMapping, DocumentSequence, Node
 from callability.gateway.config.model import CatalogEntry, OAuthConfig, ServerConfig
 
 
-def found(root: Node, location: Iterable[int | str]) -> tuple[Node, Node]:
+def find_node(root: Node, location: Iterable[int | str]) -> tuple[Node, Node]:
     """Return the key and the node at a location, as far as it leads; the key of an item is that of its list."""
     key = node = root
     held: tuple[Node, Node] | None
@@ -40,12 +40,12 @@ def found(root: Node, location: Iterable[int | str]) -> tuple[Node, Node]:
 
 def place(root: Node, location: Iterable[int | str]) -> Place:
     """Return the place of a value, or of the nearest existing node above it."""
-    return found(root, location)[1].place
+    return find_node(root, location)[1].place
 
 
 def key_place(root: Node, location: Iterable[int | str]) -> Place:
     """Return the place of the key of a value, or of the nearest existing one above it."""
-    return found(root, location)[0].place
+    return find_node(root, location)[0].place
 
 
 Entry = TypeVar("Entry", bound=ServerConfig | CatalogEntry)
@@ -94,7 +94,7 @@ def values(entry: ServerConfig | CatalogEntry, environment: Mapping[str, str]) -
     return tuple(dict.fromkeys(value for value in stand_for if value))
 
 
-def filled(entry: Entry, environment: Mapping[str, str]) -> Entry:
+def fill(entry: Entry, environment: Mapping[str, str]) -> Entry:
     """Return an entry with its variables filled in.
 
     Raises:
@@ -103,7 +103,7 @@ def filled(entry: Entry, environment: Mapping[str, str]) -> Entry:
     """
     given = {name: getattr(entry, name) for name in entry.model_fields_set}
     for name in given.keys() & {*FILLED}:
-        given[name] = _filled(given[name], environment)
+        given[name] = _fill(given[name], environment)
     try:
         return cast(Entry, type(entry).model_validate(given))
     except ValidationError as error:
@@ -130,16 +130,16 @@ def _texts_in(value: object) -> Iterator[str]:
             yield from _texts_in(value.model_dump(exclude_unset=True))
 
 
-def _filled(value: object, environment: Mapping[str, str]) -> object:
+def _fill(value: object, environment: Mapping[str, str]) -> object:
     match value:
         case str():
             return _REFERENCE.sub(lambda match: _value(match, environment), value)
         case tuple():
-            return tuple(_filled(item, environment) for item in value)
+            return tuple(_fill(item, environment) for item in value)
         case Mapping():
-            return {key: _filled(item, environment) for key, item in value.items()}
+            return {key: _fill(item, environment) for key, item in value.items()}
         case OAuthConfig():
-            return _filled(value.model_dump(exclude_unset=True), environment)
+            return _fill(value.model_dump(exclude_unset=True), environment)
     return value
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import unrecordable
 from callability.files import document
 from callability.files.editing import EditRefused, Tree, Value, rewrite
@@ -50,7 +50,7 @@ class Acts:
         async with self._turn:
             known = self._runtime.inventory.known_servers().get(server)
             if known is None:
-                raise NotDone("changed-meanwhile", f"there is no server {shown(server)} any more")
+                raise NotDone("changed-meanwhile", f"there is no server {as_code(server)} any more")
             if act in _SWITCHES:
                 done = await self._switch(act, server, known, seen)
             else:
@@ -60,16 +60,16 @@ class Acts:
 
     async def _switch(self, act: Act, server: str, known: KnownServer, seen: str) -> str:
         if server not in self._runtime.files.config.servers:
-            raise NotDone("not-here", f"server {shown(server)} is of the catalog: agents enable and disable it")
+            raise NotDone("not-here", f"server {as_code(server)} is of the catalog: agents enable and disable it")
         if digest_of(known) != seen:
-            raise NotDone("changed-meanwhile", f"server {shown(server)} has changed since it was shown: look again")
+            raise NotDone("changed-meanwhile", f"server {as_code(server)} has changed since it was shown: look again")
         key, value = _SWITCHES[act]
         await self._write(self._runtime.files.config.path, {"mcpServers": {server: {key: value}}})
-        return f"server {shown(server)}: `{key}: {str(value).lower()}`"
+        return f"server {as_code(server)}: `{key}: {str(value).lower()}`"
 
     async def _record(self, act: Act, server: str, known: KnownServer, tool: str, seen: str) -> str:
         listed = listed_tool(known, tool)
-        subject = f"tool {shown(tool)} of server {shown(server)}"
+        subject = f"tool {as_code(tool)} of server {as_code(server)}"
         if (listed.fingerprint.current if listed else "") != seen:
             raise NotDone("changed-meanwhile", f"{subject} has changed since it was shown: look again")
         if known.records is None:
@@ -123,4 +123,4 @@ class Acts:
             raise NotDone("not-written", str(error)) from error
         except OSError as error:
             why = (error.strerror or "error").lower()
-            raise NotDone("not-written", f"{shown(str(path))} cannot be written: {why}") from error
+            raise NotDone("not-written", f"{as_code(str(path))} cannot be written: {why}") from error

@@ -155,7 +155,7 @@ class UpstreamPool:
         if member.supervisor is not None:
             member.supervisor.end()
         member.upstream.disconnect()
-        task = asyncio.create_task(_closed(member), name=f"closing {member.upstream.name}")
+        task = asyncio.create_task(_close_member(member), name=f"closing {member.upstream.name}")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -194,7 +194,7 @@ class UpstreamPool:
             _logger.info("%s", in_words(numbers_of(supervisors)))
 
 
-async def _closed(member: _Member) -> None:
+async def _close_member(member: _Member) -> None:
     if member.supervisor is not None:
         await member.supervisor.close()
     await member.upstream.close()
@@ -237,7 +237,7 @@ class GatewayOptions:
 
 
 @asynccontextmanager
-async def opened(options: GatewayOptions) -> AsyncIterator[AgentRouter]:
+async def open_gateway(options: GatewayOptions) -> AsyncIterator[AgentRouter]:
     """Start to connect every enabled server and to follow the files; at the end, disconnect every server."""
     async with opened_runtime(options) as runtime:
         yield runtime.router
@@ -267,7 +267,7 @@ class GatewayRuntime:
         options.metrics.changed_definitions = self._changes.counts
         self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness, options.recorder)
         self._records = ChangeRecords(options.recorder, options.command_records)
-        self._files.edited = self._records.edited
+        self._files.count_edit = self._records.count_edit
         self._recorded = self._files.config, self._files.approvals
         self._catalog = Catalog(options.policy, self._announce, witness=self._witness)
         options.metrics.follow(self._pool.states, self._pool.loads)
@@ -278,11 +278,11 @@ class GatewayRuntime:
         self._unread = UnreadFacts()
         self._judgements, self._indexes = Judgements(), Indexes(by_meaning=options.by_meaning)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.applied: Callable[[], object] = lambda: None
+        self.report_applied: Callable[[], object] = lambda: None
         """Called after an edit was applied."""
         self.listed: Callable[[str, tuple[UpstreamTool, ...]], object] = lambda server, tools: None
         """Called with each list of a server's tools that counts."""
-        self.router = AgentRouter(*self._made())
+        self.router = AgentRouter(*self._make_gateways())
         self.router.files = self._files_in_effect
         self._warn_of_names()
 
@@ -326,15 +326,15 @@ class GatewayRuntime:
     def _apply(self, edit: Edit) -> None:
         try:
             before = self.router.tools
-            self.router.replace(*self._made())
+            self.router.replace(*self._make_gateways())
             if edit.config:
                 self._pool.retry(renew="config" not in edit.accepted)
             self._renew()
             after = self.router.tools
-            self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
+            self._begin(self._announce_changes(agent for agent in after if after[agent] != before.get(agent)))
             self._warn_of_names()
             self._files.report_applied(edit)
-            self.applied()
+            self.report_applied()
             self._record_decisions()
             # A record may have been removed, or `trust` changed.
             for upstream in (*self._pool.upstreams.values(), *(it.upstream for it in self._catalog.joined.values())):
@@ -359,7 +359,7 @@ class GatewayRuntime:
         refused = self._options.file_status.messages()
         return FilesInEffect(files.config, files.approvals_path(files.config), files.approvals.digest, refused)
 
-    def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
+    def _make_gateways(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
         """Return gateways over the current files: for each agent, for a caller without a name, and for nobody."""
         config = self._files.config
         if self._options.labels is not None:
@@ -376,9 +376,9 @@ class GatewayRuntime:
         self._inventory = inventory
         scopes = {name: agent.servers for name, agent in config.agents.items()}
         self._unread.keep({"": (*config.servers, *config.catalog), **scopes})
-        scoped = {"": inventory, **{name: inventory.scoped(servers) for name, servers in scopes.items()}}
+        scoped = {"": inventory, **{name: inventory.limit_to(servers) for name, servers in scopes.items()}}
         by_agent = {name: self._gateway(it, name, partial(self._gateway_of, name)) for name, it in scoped.items()}
-        return by_agent, self._gateway(inventory.scoped(()), ""), Tokens(config.agents), config.http
+        return by_agent, self._gateway(inventory.limit_to(()), ""), Tokens(config.agents), config.http
 
     def _renew(self) -> None:
         """Reconnect a server if a definition was approved that it does not list: the person saw another process."""
@@ -424,7 +424,7 @@ class GatewayRuntime:
             loads=Loads(self._pool.supervisors),
             indexes=self._indexes,
             latest=latest,
-            changed_definitions=self._changes.unreviewed,
+            changed_definitions=self._changes.count_unreviewed,
             recorder=self._options.recorder,
             shadow=self._options.shadow,
         )
@@ -439,12 +439,12 @@ class GatewayRuntime:
 
     def _announce(self, server: str) -> None:
         """Notify the agents that may see a server of the catalog that its tools have come or gone."""
-        self._begin(self._announced(self.router.agents_seeing(server)))
+        self._begin(self._announce_changes(self.router.agents_seeing(server)))
         joined = self._catalog.joined.get(server)
         if joined is not None:
             self._begin(self._warnings.about(joined.upstream, self._files.config, self._files.approvals))
 
-    async def _announced(self, agents: Iterable[str]) -> None:
+    async def _announce_changes(self, agents: Iterable[str]) -> None:
         await self.router.list_changed.notify(agents)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

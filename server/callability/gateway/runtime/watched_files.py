@@ -20,7 +20,7 @@ from typing import Protocol
 
 from callability.adapter import DeclaredInputs, NotPublished
 from callability.client import PolicyUnavailable
-from callability.contract.finding import Finding, Severity, has_errors, in_order, line, listed, shown
+from callability.contract.finding import Finding, Severity, as_code, has_errors, in_order, line, list_names
 from callability.contract.vocabulary import MAX_BYTES, byte_length, is_plain
 from callability.files import document
 from callability.files.editing import EditRefused, Tree, rewrite
@@ -151,7 +151,7 @@ class NameWarnings:
         """Warn of approval records for servers that the config lacks, and note the servers that are disabled."""
         for server in approvals.records:
             if server not in config.servers and server not in config.catalog:
-                self._warn(f"the approvals have records of server {shown(server)}, which is not in the config")
+                self._warn(f"the approvals have records of server {as_code(server)}, which is not in the config")
         for name, server_config in config.servers.items():
             if not server_config.enabled:
                 self._log(f"`{name}` is switched off in the config, and is not connected", logging.INFO)
@@ -161,15 +161,15 @@ class NameWarnings:
         (A.2), and of tools whose names cannot be called.
         """
         try:
-            await upstream.opened()
+            await upstream.wait_until_open()
         except UpstreamError:
             return
         names = {tool.name for tool in upstream.tools}
-        for finding in config.unmatched(upstream.name, names):
+        for finding in config.find_unmatched(upstream.name, names):
             self._warn(str(finding))
         for tool in approvals.tools(upstream.name):
             if tool not in names:
-                self._warn(f"the approval record of {shown(tool)} matches no tool of server `{upstream.name}`")
+                self._warn(f"the approval record of {as_code(tool)} matches no tool of server `{upstream.name}`")
         uncallable = sum(not 0 < byte_length(name) <= MAX_BYTES for name in names)
         if uncallable:
             self._warn(
@@ -233,7 +233,7 @@ class Files:
         self.file_status = file_status
         self._metrics = metrics
         self._labels = labels
-        self.edited: Edited = _unheard
+        self.count_edit: Edited = _unheard
         """Called after each edit, from any thread."""
         self._refused_under: int | None = None
         """The edition of the policy by which the labels of the config were refused, if they are."""
@@ -274,11 +274,11 @@ class Files:
     def report_applied(self, edit: Edit) -> None:
         """Report that an edit is in effect."""
         for file in edit.accepted:
-            self._metrics.edited(file, applied=True)
+            self._metrics.count_edit(file, applied=True)
             self._metrics.stands(file, broken=False)
             before, now = self._in_effect[file], self._seen(file)
             self._in_effect[file] = now
-            self.edited(file, before, now, applied=True)
+            self.count_edit(file, before, now, applied=True)
             _logger.info("the edit of the %s is applied", file)
 
     def _read(self) -> Edit | None:
@@ -319,7 +319,7 @@ class Files:
             return rewritten
         self._config_seen, self._refused_under = seen, None
         try:
-            self.config = self._loaded()
+            self.config = self._load()
         except ConfigRefused as refused:
             if isinstance(refused.__cause__, document.OutOfDescriptors):
                 self._config_seen = _UNKNOWN
@@ -334,7 +334,7 @@ class Files:
             self._accepted.append("config")
         return True
 
-    def _loaded(self) -> Config:
+    def _load(self) -> Config:
         """Load the current config.
 
         Raises:
@@ -373,9 +373,9 @@ class Files:
         return True
 
     def _report_refused(self, file: str) -> None:
-        self._metrics.edited(file, applied=False)
+        self._metrics.count_edit(file, applied=False)
         self._metrics.stands(file, broken=True)
-        self.edited(file, self._in_effect[file], self._seen(file), applied=False)
+        self.count_edit(file, self._in_effect[file], self._seen(file), applied=False)
         _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
 
     def _seen(self, file: str) -> str:
@@ -492,7 +492,7 @@ class FirstForms:
 def _report_failure(servers: Iterable[str], error: Exception) -> None:
     words = "the tools that %s lists for the first time cannot be recorded, and wait for a review: %s"
     why = (error.strerror or "error").lower() if isinstance(error, OSError) else str(error)
-    _logger.error(words, listed(servers), why)
+    _logger.error(words, list_names(servers), why)
 
 
 def _without_form(approvals: Approvals, server: str, tools: Iterable[UpstreamTool]) -> list[UpstreamTool]:

@@ -70,11 +70,11 @@ class HttpRequests:
         is_post = scope["method"] == "POST"
         try:
             with self._agents.counted(_agent(scope), may_be_message=is_post) as has_place:
-                await self._counted(scope, receive, answer, has_place=has_place)
+                await self._count(scope, receive, answer, has_place=has_place)
         except TooManyRequests as error:
             await answer.refuse(error.status, str(error), scope, receive)
 
-    async def _counted(self, scope: Scope, receive: Receive, answer: _Answer, *, has_place: bool) -> None:
+    async def _count(self, scope: Scope, receive: Receive, answer: _Answer, *, has_place: bool) -> None:
         if scope["method"] == "POST":
             await self._post(scope, receive, answer, has_place=has_place)
         elif scope["method"] == "GET":
@@ -93,11 +93,11 @@ class HttpRequests:
             return
         except _Gone:
             return
-        again = _replayed(body, receive)
+        again = _replay(body, receive)
         try:
             if not has_place and _is_request(body):
                 raise self._agents.refusal(_agent(scope))
-            with self._identified(scope, body, answer):
+            with self._hold_id(scope, body, answer):
                 if _opens_session(scope, body):
                     await self._opening(scope, again, answer)
                 else:
@@ -113,7 +113,7 @@ class HttpRequests:
             await answer.cut(_id_of(body), scope, receive)
 
     @contextmanager
-    def _identified(self, scope: Scope, body: bytes, answer: _Answer) -> Iterator[None]:
+    def _hold_id(self, scope: Scope, body: bytes, answer: _Answer) -> Iterator[None]:
         """Keep the id of a request in use while it is answered: the library finds the answer of a session by it.
 
         If the client has gone before the answer was whole, the library may still carry the request out, and would send
@@ -278,7 +278,7 @@ async def _body(scope: Scope, receive: Receive, most: int) -> bytes:
             return bytes(body)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay(body: bytes, receive: Receive) -> Receive:
     parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

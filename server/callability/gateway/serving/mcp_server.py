@@ -178,7 +178,7 @@ def _drop_oldest(waiting: deque[_Report]) -> None:
 _ANSWER: ContextVar[PassedOn | None] = ContextVar("answer", default=None)
 
 
-def noted(answer: CallToolResult) -> CallToolResult:
+def note_answer(answer: CallToolResult) -> CallToolResult:
     """Note the answer to the current request if it is an upstream's, and return what the library writes around it."""
     if not isinstance(answer, PassedOn):
         return answer
@@ -272,12 +272,12 @@ def mcp_server(router: AgentRouter, agent: str = "", session: str = "") -> Serve
     )
     server.extensions = {EXTENSION: SETTINGS}
     # First of all, so that what the library reports of a request has its id.
-    server.middleware.insert(0, _identified)
+    server.middleware.insert(0, _identify)
     server.middleware += [remembered, as_it_came]
     return server
 
 
-async def _identified(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+async def _identify(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
     """Answer a request under the id that its HTTP header gives, or a new one; no answer has it (FR-002)."""
     with logs.request_id(_headers(ctx).get(logs.REQUEST_ID)):
         return await call_next(ctx)
@@ -325,4 +325,4 @@ async def _answer_call(
             progress=progress,
             dialogs=SessionDialogs(context, params),
         )
-    return noted(answer) if isinstance(answer, CallToolResult) else answer
+    return note_answer(answer) if isinstance(answer, CallToolResult) else answer

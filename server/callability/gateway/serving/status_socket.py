@@ -26,7 +26,7 @@ from typing import Any
 
 from callability import __version__
 from callability.client import PolicyUnavailable
-from callability.contract.finding import did_you_mean, shown
+from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import MAX_BYTES, byte_length
 from callability.gateway.agents import AgentRouter
 from callability.gateway.config.config import socket_directories
@@ -79,7 +79,7 @@ def _opened() -> tuple[socket.socket, Path] | None:
             return _listening_at(path), path
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            _logger.info("commands cannot ask this gateway: no socket at %s: %s", shown(str(path)), why)
+            _logger.info("commands cannot ask this gateway: no socket at %s: %s", as_code(str(path)), why)
             return None
     _logger.info("commands cannot ask this gateway: there is no place for its socket whose path is short enough")
     return None
@@ -96,7 +96,7 @@ def _listening_at(path: Path) -> socket.socket:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.parent.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise OSError(f"{shown(str(path.parent))} must be a directory of this user, and closed to others")
+        raise OSError(f"{as_code(str(path.parent))} must be a directory of this user, and closed to others")
     if is_answered(path):
         raise OSError("another process listens there")
     unnamed = path.with_suffix(".new")
@@ -229,12 +229,12 @@ class _Answers:
         only = self._options.only_agent
         name = only if agent is None else agent
         if only and name != only:
-            raise _NoAnswer(f"this gateway is run for agent {shown(only)} alone")
+            raise _NoAnswer(f"this gateway is run for agent {as_code(only)} alone")
         found = self._router.gateway_named(name) if isinstance(name, str) else None
         if found is None:
             files = self._router.files()
             hint = did_you_mean(str(name), files.config.agents if files.config else ())
-            raise _NoAnswer(f"the config has no agent {shown(str(name))}" + (f" ({hint})" if hint else ""))
+            raise _NoAnswer(f"the config has no agent {as_code(str(name))}" + (f" ({hint})" if hint else ""))
         return found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.stdio import stdio_server
 
 from callability.connect.meeting_place import PROTOCOL, peer_process, peer_user
-from callability.contract.finding import did_you_mean, shown
+from callability.contract.finding import as_code, did_you_mean
 from callability.gateway.config.model import MAX_REQUEST_BYTES
 from callability.gateway.people.recent_changes import RecentChanges
 from callability.gateway.people.sign_in import NoTerminal
@@ -41,7 +41,7 @@ class Visitors:
     def __init__(self, runtime: GatewayRuntime, at: UserSocket) -> None:
         files, self._runtime, self._router = runtime.files, runtime, runtime.router
         self._changes = changes = RecentChanges(files.config, files.approvals)
-        runtime.applied = lambda: changes.take_files(files.config, files.approvals)
+        runtime.report_applied = lambda: changes.take_files(files.config, files.approvals)
         runtime.listed = changes.take_list
         self._page: PeoplePage | None = None
         self._config = os.path.realpath(at.config)
@@ -141,13 +141,13 @@ class Visitors:
         if hello[:1] != [PROTOCOL] or len(hello) != 3:
             raise Declined("the gateway that runs is of another version of callability: end it, and connect again")
         if hello[1] != f"config {self._config}":
-            raise Declined(f"the gateway that runs has the config {shown(self._config)}")
+            raise Declined(f"the gateway that runs has the config {as_code(self._config)}")
         wish, _, name = hello[2].partition(" ")
         if wish not in {"agent", "page"}:
-            raise Declined(f"{shown(wish)} is not known: a process joins as an agent, or opens the page")
+            raise Declined(f"{as_code(wish)} is not known: a process joins as an agent, or opens the page")
         if wish == "agent" and name and name not in self._router.tools:
             hint = did_you_mean(name, filter(None, self._router.tools))
-            raise Declined(f"the config has no agent {shown(name)}" + (f" ({hint})" if hint else ""))
+            raise Declined(f"the config has no agent {as_code(name)}" + (f" ({hint})" if hint else ""))
         return wish, name
 
     async def _serve_agent(self, agent: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

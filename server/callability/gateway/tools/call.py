@@ -15,8 +15,8 @@ from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, byte_length
 from callability.gateway.call_records import note_unknown, recorded
 from callability.gateway.inventory import Inventory, KnownServer
 from callability.gateway.loading import Loads
-from callability.gateway.observability import Metrics, logged
-from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
+from callability.gateway.observability import Metrics, log_call
+from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
 from callability.records.recorder import Recorder
 from callability.records.shadow import Shadow
@@ -73,7 +73,7 @@ class ToolCalls:
             InvalidArgument: an argument is not as the schema says.
             PolicyUnavailable: the service gave no answer; nothing was called.
         """
-        undeclared(arguments, "name", "arguments")
+        refuse_undeclared(arguments, "name", "arguments")
         name = text_of(arguments, "name")
         given = arguments.get("arguments")
         if given is not None and not isinstance(given, dict):
@@ -82,7 +82,7 @@ class ToolCalls:
         if not colon or not tool or server not in self._inventory.servers:
             names = (server, tool) if colon else ("", name)
             return await recorded(self._recorder, self._agent, *names, self._unknown(name))
-        answering = logged(self._agent, server, tool, self._called(server, tool, given, meta, progress))
+        answering = log_call(self._agent, server, tool, self._call(server, tool, given, meta, progress))
         return await recorded(self._recorder, self._agent, server, tool, answering, self._shadow)
 
     async def expected_answer(self, server: str, tool: str) -> Result | None:
@@ -97,14 +97,14 @@ class ToolCalls:
         is_known = byte_length(tool) <= MAX_BYTES if upstream is None else tool in known.by_name
         if not is_known and known.connected:
             return await self._unknown(f"{server}:{tool}")
-        if is_known and (refused := await self._refused(known, tool)):
+        if is_known and (refused := await self._reject(known, tool)):
             return refused
         if upstream is not None and upstream.last_failure is not None:
             error = UpstreamError(server, upstream.last_failure)
             return await self._not_connected(error, server, "is not connected")
         return None
 
-    async def _called(
+    async def _call(
         self,
         server: str,
         tool: str,
@@ -115,15 +115,15 @@ class ToolCalls:
         """Call a tool if the files let it through as they are when it is sent: after an edit, it is decided again."""
         calls = self
         for _ in range(LOOKS):
-            allowed = await calls._decided(server, tool)
+            allowed = await calls._decide_with_fresh_list(server, tool)
             latest = self._latest()
             if latest is calls:
-                return await calls._ended(server, tool, allowed, given, meta, progress)
+                return await calls._send_where_allowed(server, tool, allowed, given, meta, progress)
             calls = latest
         edited = error_result(KEEPS_CHANGING) if server in calls._inventory.servers else None
-        return await calls._ended(server, tool, edited, given, meta, progress)
+        return await calls._send_where_allowed(server, tool, edited, given, meta, progress)
 
-    async def _ended(
+    async def _send_where_allowed(
         self,
         server: str,
         tool: str,
@@ -137,7 +137,7 @@ class ToolCalls:
             return await self._unknown(f"{server}:{tool}")
         if isinstance(allowed, dict):
             if status := (allowed.get("structuredContent") or {}).get("status"):
-                self._metrics.rejected(str(status))
+                self._metrics.count_rejection(str(status))
                 self._metrics.refused_calls.count(self._agent, server, tool, str(status))
             return allowed
         upstream, connection = allowed
@@ -146,14 +146,14 @@ class ToolCalls:
         except UpstreamError as error:
             return self._not_done(server, error)
 
-    async def _decided(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
+    async def _decide_with_fresh_list(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
         """Return what `_allowed` does, or the answer if the server does not list its tools in time.
 
         Raises:
             PolicyUnavailable: the service gave no answer.
         """
         try:
-            return await self._allowed(server, tool)
+            return await self._decide(server, tool)
         except UpstreamError as error:
             return self._not_done(server, error)
 
@@ -194,7 +194,7 @@ class ToolCalls:
         lost = upstream is not None and upstream.state == "failed"
         return " Connect it again with `enable_server`." if lost else ""
 
-    async def _allowed(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
+    async def _decide(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
         """Return where a tool may be called, its rejection, or None for a tool that does not exist.
 
         If a tool can be judged only after its server has listed it, the opening that is under way is awaited.
@@ -208,13 +208,13 @@ class ToolCalls:
         upstream = self._inventory.upstream(server)
         if upstream is not None and await self._needs_list(server, tool):
             try:
-                await upstream.opened()
+                await upstream.wait_until_open()
             except UpstreamError as error:
                 return await self._not_connected(error, server, "is not connected, so its tools are not known")
             await self._settle(upstream)
-        return await self._judged(server, tool, upstream)
+        return await self._judge(server, tool, upstream)
 
-    async def _judged(
+    async def _judge(
         self, server: str, tool: str, upstream: Upstream | None
     ) -> tuple[Upstream, Connection] | Result | None:
         """Return what `_allowed` does.
@@ -234,7 +234,7 @@ class ToolCalls:
             exists = byte_length(tool) <= MAX_BYTES if upstream is None else tool in known.by_name
             if not exists:
                 return None
-            if refused := await self._refused(known, tool):
+            if refused := await self._reject(known, tool):
                 return refused
             if upstream is None:
                 return error_result(f"Not done: server `{server}` is disabled in the gateway's config.")
@@ -244,7 +244,7 @@ class ToolCalls:
             except UpstreamError as error:
                 return await self._not_connected(error, server, "is not connected")
             await self._settle(upstream)
-            if waits and self._is_current(known) and (refused := await self._refused(known, tool)):
+            if waits and self._is_current(known) and (refused := await self._reject(known, tool)):
                 return refused
             if self._is_current(known):
                 return upstream, connection
@@ -255,7 +255,7 @@ class ToolCalls:
         server = known.facts.name
         return known.connected and server in self._inventory.servers and self._inventory.known(server) is known
 
-    async def _refused(self, known: KnownServer, tool: str) -> Result | None:
+    async def _reject(self, known: KnownServer, tool: str) -> Result | None:
         """Return the rejection of a call, or None if the policy lets it through.
 
         Raises:

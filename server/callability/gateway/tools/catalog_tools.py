@@ -15,7 +15,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import InputRequiredResult
 
 from callability.adapter import InvalidArgument, checked_limit, enable_result, error_result, tool_result
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import EnableEnd
 from callability.gateway.catalog import (
     Asker,
@@ -30,7 +30,7 @@ from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
 from callability.gateway.tool_index import SearchDocument
-from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
+from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
 from callability.gateway.upstream import UpstreamError
 
 
@@ -106,7 +106,7 @@ class CatalogTools:
             InvalidArgument: an argument is not as the schema says.
             PolicyUnavailable: the service gave no answer.
         """
-        undeclared(arguments, "id")
+        refuse_undeclared(arguments, "id")
         name = text_of(arguments, "id")
         switch = self.switches.get(name)
         if switch is None and name in self._inventory.servers:
@@ -126,12 +126,12 @@ class CatalogTools:
         Raises:
             InvalidArgument: an argument is not as the schema says.
         """
-        undeclared(arguments, "id")
+        refuse_undeclared(arguments, "id")
         name = text_of(arguments, "id")
         switch = self.switches.get(name)
         if switch is None:
             return error_result(
-                f"Not done: the catalog has no server {shown(name)}. List its servers with `search_servers`."
+                f"Not done: the catalog has no server {as_code(name)}. List its servers with `search_servers`."
             )
         outcome = {
             SwitchState.ABSENT: "was not enabled; nothing was done",
@@ -139,7 +139,7 @@ class CatalogTools:
             SwitchState.CONNECTED: "is disabled now; its tools are gone",
             SwitchState.FAILED: "is disabled now; it was not connected",
         }[await switch.disable()]
-        return tool_result({"server": name, "state": str(switch.state)}, text=f"Server {shown(name)} {outcome}.")
+        return tool_result({"server": name, "state": str(switch.state)}, text=f"Server {as_code(name)} {outcome}.")
 
     async def search_servers(self, arguments: Mapping[str, Any]) -> Result:
         """Find servers of the catalog by a query, or list them all; this connects none (E-4).
@@ -147,18 +147,18 @@ class CatalogTools:
         Raises:
             InvalidArgument: an argument is not as the schema says.
         """
-        undeclared(arguments, "query", "limit")
+        refuse_undeclared(arguments, "query", "limit")
         # A client may send null for what it leaves out.
         given = {"query": "", "limit": 15} | {name: value for name, value in arguments.items() if value is not None}
         query, limit = given["query"], checked_limit(given["limit"])
         if not isinstance(query, str):
             raise InvalidArgument("`query` must be text")
         switches = self.switches
-        names = await self._found(switches, query) if query.strip() else tuple(switches)
+        names = await self._find(switches, query) if query.strip() else tuple(switches)
         entries = [_entry(switches[name]) for name in names[:limit]]
         return tool_result({"servers": entries, "total": len(names)})
 
-    async def _found(self, switches: Mapping[str, Switch], query: str) -> tuple[str, ...]:
+    async def _find(self, switches: Mapping[str, Switch], query: str) -> tuple[str, ...]:
         documents = (SearchDocument(name, "", "", switch.entry.description or "") for name, switch in switches.items())
         index = await self._indexes.of(tuple(documents))
         return tuple(hit.document.name for hit in index.search(query))
@@ -168,12 +168,12 @@ class CatalogTools:
         upstream, phrases = self._inventory.upstream(name), self._phrases.about(name)
         if upstream is None:
             return error_result(
-                f"Not done: server {shown(name)} is disabled in the gateway's config, and no agent can enable it. Ask"
+                f"Not done: server {as_code(name)} is disabled in the gateway's config, and no agent can enable it. Ask"
                 f" the user to {phrases['enable_server']}."
             )
         # Wait for an opening that is under way; start none.
         with suppress(UpstreamError):
-            await upstream.opened()
+            await upstream.wait_until_open()
         if upstream.state == "connected":
             facts = EnableOutcome(was_connected=True).facts(callable_tools=True)
             response = await self._decisions.enable(name, facts)
@@ -183,7 +183,7 @@ class CatalogTools:
         messages = " ".join(self._loads.messages([name], phrases).values())
         why = messages or f"It {upstream.last_failure.words if upstream.last_failure else 'is being connected again'}."
         return error_result(
-            f"Not done: server {shown(name)} is not connected. The gateway itself connects it, not `enable_server`."
+            f"Not done: server {as_code(name)} is not connected. The gateway itself connects it, not `enable_server`."
             f" {why} Do not call its tools."
         )
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from callability.adapter import InvalidArgument, Judgement, Phrases, tool_counts
 from callability.client.judgements import Judgements
-from callability.contract.finding import did_you_mean, shown
+from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, NO_LABEL, byte_length, is_plain, unrecordable
 from callability.gateway.call_records import note_decision
 from callability.gateway.config import AgentConfig, is_found_without_option
@@ -144,7 +144,7 @@ def phrases(config: Path, approvals: Path | None, catalog: Iterable[str] = (), l
     return Commands(config, given, frozenset(catalog), is_default=found, logins=frozenset(logins))
 
 
-def undeclared(arguments: Mapping[str, Any], *declared: str) -> None:
+def refuse_undeclared(arguments: Mapping[str, Any], *declared: str) -> None:
     """Refuse arguments that the schema does not have: a misspelt one would be ignored without a word.
 
     Raises:
@@ -153,7 +153,7 @@ def undeclared(arguments: Mapping[str, Any], *declared: str) -> None:
     for name in arguments:
         if name not in declared:
             hint = did_you_mean(name[:128], declared)
-            raise InvalidArgument(f"there is no argument {shown(name)} ({hint})")
+            raise InvalidArgument(f"there is no argument {as_code(name)} ({hint})")
 
 
 def text_of(arguments: Mapping[str, Any], name: str, *, default: str | None = None) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from callability.adapter import InvalidArgument, Judgement, checked_arguments, discovery, error_result, tool_result
 from callability.client import PolicyUnavailable
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.gateway.config import ServerConfig
 from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory, KnownServer, Texts
@@ -21,7 +21,7 @@ from callability.gateway.loading import LOADING, LoadOutcome, Loads
 from callability.gateway.meaning import FIRST_BY_WORDS, in_turn
 from callability.gateway.observability import FileStatus
 from callability.gateway.tool_index import Hit, SearchDocument, ToolIndex
-from callability.gateway.tools.decisions import Commands, Decisions, Result, text_of, undeclared
+from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
 from callability.gateway.upstream import Upstream
 from callability.gateway.upstream.failure import few_of
 
@@ -55,7 +55,7 @@ class ServerList:
         Raises:
             InvalidArgument: an argument is not as the schema says.
         """
-        undeclared(arguments, "operation", "name")
+        refuse_undeclared(arguments, "operation", "name")
         operation = text_of(arguments, "operation", default="list")
         if operation not in {"list", "get"}:
             raise InvalidArgument(f"`operation` must be `list` or `get`, and is `{operation[:128]}`")
@@ -78,7 +78,7 @@ class ServerList:
             return unknown_server(name, self._inventory.servers)
         entries = [
             server_entry(self._inventory, server, counts.get(server), self._loads.outcome(server))
-            | _changed(self._changed_definitions(server))
+            | _note_of_changes(self._changed_definitions(server))
             for server in there
         ]
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
@@ -121,7 +121,7 @@ def server_entry(
     return entry
 
 
-def _changed(tools: int) -> dict[str, Any]:
+def _note_of_changes(tools: int) -> dict[str, Any]:
     """Return the note about tools whose definitions changed, without their names; empty if there are none."""
     if not tools:
         return {}
@@ -145,7 +145,7 @@ def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:
 
     near = process.extract(name[:256], sorted(servers), scorer=fuzz.ratio, score_cutoff=50, limit=3)
     hint = f" Similar names: {', '.join(f'`{each}`' for each, _, _ in near)}." if near else ""
-    return error_result(f"Not done: there is no server {shown(name)}.{hint} `list` shows all servers.")
+    return error_result(f"Not done: there is no server {as_code(name)}.{hint} `list` shows all servers.")
 
 
 FIRST_SECONDS = 20.0
@@ -188,10 +188,10 @@ class Discovery:
             InvalidArgument: an argument is not as the schema says.
             PolicyUnavailable: the service gave no answer.
         """
-        undeclared(arguments, "query", "limit", "include_disabled", "schemas")
+        refuse_undeclared(arguments, "query", "limit", "include_disabled", "schemas")
         query = checked_arguments(arguments)
         whole = _whole(arguments.get("schemas"), query.limit)
-        await self._settled()
+        await self._settle()
         # From here on, nothing is read that an upstream could have sent after it was judged.
         known = self._inventory.known_servers()
         open_servers = [name for name, it in known.items() if it.config.enabled and not it.config.quarantined]
@@ -226,7 +226,7 @@ class Discovery:
         del result["structuredContent"]
         return result
 
-    async def _settled(self) -> None:
+    async def _settle(self) -> None:
         """Wait for servers that open for the first time, and a little for those that open or list again."""
         upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
         waiting = [
@@ -283,8 +283,10 @@ def _whole(schemas: object, limit: int) -> int:
             return WHOLE
         case "none":
             return 0
-    found = shown(schemas[:128]) if isinstance(schemas, str) else "no text"
-    raise InvalidArgument(f"`schemas` must be {', '.join(map(shown, SCHEMAS[:-1]))} or `{SCHEMAS[-1]}`, and is {found}")
+    found = as_code(schemas[:128]) if isinstance(schemas, str) else "no text"
+    raise InvalidArgument(
+        f"`schemas` must be {', '.join(map(as_code, SCHEMAS[:-1]))} or `{SCHEMAS[-1]}`, and is {found}"
+    )
 
 
 def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -311,4 +313,4 @@ async def _settling(upstream: Upstream, loads: Loads) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(FIRST_SECONDS if upstream.opening_first else SETTLE_SECONDS):
             await upstream.tools_current()
-            await loads.known(upstream.name)
+            await loads.wait_until_known(upstream.name)

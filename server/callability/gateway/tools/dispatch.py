@@ -23,7 +23,7 @@ from callability.adapter import (
     unavailable,
 )
 from callability.client import PolicyUnavailable
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.gateway.catalog import Catalog
 from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
@@ -232,7 +232,7 @@ class Gateway:
         called = _OwnCall(tool, arguments, meta, progress, dialogs or NoDialogs())
         answer = await self._current_answer(called)
         outcome = _outcome(tool, answer)
-        self._metrics.answered(tool if tool in _OWN_TOOLS else "unknown", outcome)
+        self._metrics.count_answer(tool if tool in _OWN_TOOLS else "unknown", outcome)
         if called.opts_in and outcome == "answered":
             self._metrics.opted_in()
         return answer if isinstance(answer, InputRequiredResult) else CallToolResult.model_validate(answer)
@@ -241,7 +241,7 @@ class Gateway:
         """Return an answer that shows nothing that an edit has taken from the agent while it was made."""
         gateway = self
         for _ in range(LOOKS):
-            answer = await gateway._answered(called)
+            answer = await gateway._answer_of(called)
             latest = self._latest()
             if latest is gateway or not latest._replaces(called):
                 return answer
@@ -258,7 +258,7 @@ class Gateway:
         server = called.arguments.get("id")
         return called.tool == "enable_server" and isinstance(server, str) and not self.sees(server)
 
-    async def _answered(self, called: _OwnCall) -> Result | CallToolResult | InputRequiredResult:
+    async def _answer_of(self, called: _OwnCall) -> Result | CallToolResult | InputRequiredResult:
         tools = [each.name for each in self.tools]
         catalog_tools = self._catalog_tools if called.tool in tools else None
         arguments, progress = called.arguments, called.progress
@@ -277,7 +277,7 @@ class Gateway:
                 case "search_servers" if catalog_tools is not None:
                     return await catalog_tools.search_servers(arguments)
             if ":" in called.tool:
-                return error_result(f"Not called: {shown(called.tool)} is called with `call_tool`, as its `name`.")
+                return error_result(f"Not called: {as_code(called.tool)} is called with `call_tool`, as its `name`.")
             return error_result(f"Not done: the tools are {', '.join(f'`{each}`' for each in tools)}.")
         except InvalidArgument as error:
             return invalid_argument(error)

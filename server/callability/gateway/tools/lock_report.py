@@ -8,7 +8,7 @@ from typing import Any
 from callability.adapter import Phrases
 from callability.adapter.judgement import status_of
 from callability.client import PolicyUnavailable
-from callability.contract.finding import nearest, shown
+from callability.contract.finding import as_code, nearest
 from callability.contract.vocabulary import EDIT_LABELS
 from callability.gateway.config import Config
 from callability.gateway.inventory import Inventory, KnownServer
@@ -71,26 +71,28 @@ class LockReports:
         """Return the report about a server that the agent does not see, or that is not there."""
         if server not in config.names:
             near = nearest(server, config.names)
-            why = f"the config has no server {shown(server)}" + (f"; did you mean {shown(near)}?" if near else "")
+            why = f"the config has no server {as_code(server)}" + (f"; did you mean {as_code(near)}?" if near else "")
             return _unknown("no_such_server", why, Source("config", ("mcpServers",)), "add the server to the config")
         if not self._inventory.sees(server):
             source = Source("config", ("agents", self._agent, "servers"))
-            who = f"agent {shown(self._agent)}"
-            why = f"server {shown(server)} is out of the scope of {who}: to it, the tool does not exist"
-            return _unknown("out_of_scope", why, source, f"add {shown(server)} to the agent's `servers`")
-        why = f"server {shown(server)} is in the catalog, and nobody has enabled it"
-        do = f"have the agent call `enable_server` with the id {shown(server)}"
+            who = f"agent {as_code(self._agent)}"
+            why = f"server {as_code(server)} is out of the scope of {who}: to it, the tool does not exist"
+            return _unknown("out_of_scope", why, source, f"add {as_code(server)} to the agent's `servers`")
+        why = f"server {as_code(server)} is in the catalog, and nobody has enabled it"
+        do = f"have the agent call `enable_server` with the id {as_code(server)}"
         return _unknown("not_enabled", why, Source("config", ("catalog", server)), do, by="user")
 
     def _not_listed(self, config: Config, known: KnownServer, tool: str) -> Report:
         """Return the report about a tool whose name is not known of its server."""
         server = known.facts.name
         if not known.connected:
-            why = f"server {shown(server)} is not connected, so that its tools are not known"
+            why = f"server {as_code(server)} is not connected, so that its tools are not known"
             source = Source("config", ("catalog" if server in config.catalog else "mcpServers", server))
             return _unknown("not_connected", why, source, self._phrases.about(server)["check_server"])
         near = nearest(tool, (name for name in known.by_name if name.isascii() and name.isprintable()))
-        why = f"server {shown(server)} lists no tool {shown(tool)}" + (f"; did you mean {shown(near)}?" if near else "")
+        why = f"server {as_code(server)} lists no tool {as_code(tool)}" + (
+            f"; did you mean {as_code(near)}?" if near else ""
+        )
         do = f"call a tool that the server lists: `callability approvals list {server}` shows them"
         return _unknown("no_such_tool", why, Source("listing"), do, by="none")
 

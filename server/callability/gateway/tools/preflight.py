@@ -17,7 +17,7 @@ from rapidfuzz import fuzz, process
 from callability.adapter.judgement import status_of
 from callability.adapter.phrases import fill, with_declared
 from callability.adapter.rejection import unread_sentence
-from callability.contract.finding import shown
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import MAX_BYTES, LoadStatus, ToolStatus, byte_length
 from callability.gateway.inventory import Inventory, KnownServer
 from callability.gateway.loading import Loads
@@ -123,7 +123,7 @@ class Preflight:
         if colon and tool and server in self._inventory.servers:
             return await self._of_server(name, server, tool, filters) or await self._not_found(name)
         if colon and tool and server in self._phrases.catalog:
-            do = f"Call `enable_server` with the id {shown(server)}."
+            do = f"Call `enable_server` with the id {as_code(server)}."
             return _unavailable(name, "server_disabled", "The server is in the catalog, and not enabled.", do, "enable")
         return await self._not_found(name)
 
@@ -161,9 +161,9 @@ class Preflight:
     def _not_connected(self, name: str, server: str, upstream: Upstream) -> dict[str, Any]:
         outcome = self._loads.outcome(server)
         if outcome is None or outcome.error is None:
-            return _unavailable(name, "server_initializing", f"Server {shown(server)} is not connected yet.")
+            return _unavailable(name, "server_initializing", f"Server {as_code(server)} is not connected yet.")
         do = " ".join(self._loads.messages([server], self._phrases.about(server)).values())
-        detail = f"Server {shown(server)} {outcome.error}."
+        detail = f"Server {as_code(server)} {outcome.error}."
         if outcome.status is LoadStatus.DENIED:
             return _unavailable(name, "oauth_required", detail, do, "login")
         return _unavailable(name, "server_unhealthy", detail, do, "view_logs")

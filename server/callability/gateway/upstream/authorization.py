@@ -72,7 +72,7 @@ class Redirect:
         """The address that the provider sends the person back to."""
         return f"http://{HOST}:{self._socket.getsockname()[1]}{PATH}"
 
-    async def awaited(self, state: str) -> AuthorizationCodeResult:
+    async def wait_for_person(self, state: str) -> AuthorizationCodeResult:
         """Serve until the person comes back with this state, and return what the provider sent with them.
 
         Raises:

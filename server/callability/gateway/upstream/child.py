@@ -44,7 +44,7 @@ class LongLine:
     head: bytes
     tail: bytes
 
-    def answered(self) -> int | str | None:
+    def answered_id(self) -> int | str | None:
         """Return the id of the request that the line answers; None if it answers none, or if that is uncertain."""
         try:
             first = list(_first_members(self.head.decode("utf-8", "replace")))

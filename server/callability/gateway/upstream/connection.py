@@ -43,7 +43,7 @@ from callability.gateway.upstream.failure import (
 from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.http_response import SESSION_LOST, is_pool_full, transport_failure
 from callability.gateway.upstream.listing import EndlessListError, Listing, UpstreamTool, Witness, unwitnessed
-from callability.gateway.upstream.messages import EXCHANGE, PROBE, CallDeadline, Exchange, WholeResult, filtered
+from callability.gateway.upstream.messages import EXCHANGE, PROBE, CallDeadline, Exchange, WholeResult, filter_streams
 from callability.gateway.upstream.stdio import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, Secrets, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool_call import CallReport, PassedOn, answer_failure, call_request
@@ -135,7 +135,7 @@ class Silence:
             self._failures.put_nowait((since, failure))
             self._decided.clear()
 
-    async def decided(self) -> None:
+    async def wait_for_ping(self) -> None:
         """Wait until no ping is under way, or the connection has ended."""
         await self._decided.wait()
 
@@ -330,10 +330,10 @@ class Connection:
         """Wait until the changes of the tool list that the upstream has announced are read."""
         await self._listing.current()
 
-    async def decided(self) -> None:
+    async def wait_for_ping(self) -> None:
         """Wait until no ping is under way, which may show that the child hangs."""
         if self._silence is not None:
-            await self._silence.decided()
+            await self._silence.wait_for_ping()
 
     async def call(
         self,
@@ -363,10 +363,10 @@ class Connection:
                     request, WholeResult, progress_callback=deadline.extended_by(progress)
                 )
         except TimeoutError:
-            raise self._count_error(self._unanswered(deadline, heard, exchange)) from None
+            raise self._count_error(self._timeout_error(deadline, heard, exchange)) from None
         except (MCPError, ValidationError) as error:
             refusal = self._call_error(error, exchange)
-            self._report.refused(tool, refusal.failure)
+            self._report.report_refusal(tool, refusal.failure)
             raise self._count_error(refusal) from None
         except asyncio.CancelledError:
             # The agent waited for less time than the gateway does.
@@ -380,7 +380,7 @@ class Connection:
         given = result.as_it_came
         if given.get("resultType") == "input_required":
             raise UpstreamError(self._name, _NEEDS_INPUT, MAY_HAVE_RUN)
-        answer = PassedOn.of(given, lambda text: Secrets.of(self._target).masked(text))
+        answer = PassedOn.of(given, lambda text: Secrets.of(self._target).mask(text))
         self._report.odd(tool, answer.odd)
         return answer
 
@@ -439,7 +439,7 @@ class Connection:
         if tools != self.tools:
             self.tools = tools
         # The name of a tool may be a secret.
-        faults = tuple(map(Secrets.of(self._target).masked, left_out))
+        faults = tuple(map(Secrets.of(self._target).mask, left_out))
         if faults and faults != self.left_out:
             words = "`%s` lists tools that cannot be used, and are left out: %s"
             _logger.warning(words, self._name, few_of(faults), extra=fields(server=self._name))
@@ -467,7 +467,7 @@ class Connection:
         # The newer revision has no HTTP+SSE.
         mode = "legacy" if self._opens_older or isinstance(self._stream, EventTransport) else "auto"
         return Client(
-            filtered(transport), cache=None, client_info=_CLIENT, message_handler=self._listing.heard, mode=mode
+            filter_streams(transport), cache=None, client_info=_CLIENT, message_handler=self._listing.heard, mode=mode
         )
 
     def _expire(self) -> None:
@@ -493,7 +493,7 @@ class Connection:
             if self._lists and self.state == "connecting" and failure.phase in _WITHIN_THE_SESSION:
                 failure = replace(failure, phase=LoadPhase.LIST)
             # The name of a tool may be in it.
-            failure = replace(failure, words=Secrets.of(self._target).masked(failure.words))
+            failure = replace(failure, words=Secrets.of(self._target).mask(failure.words))
             self.state, self.failure = "failed", failure
             self.settled.set()
             self.ended.set()
@@ -529,7 +529,7 @@ class Connection:
         if self._failures % FAILURES == 0:
             self._listing.doubt()
 
-    def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
+    def _timeout_error(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
         if exchange.known is not None:
             return UpstreamError(self._name, exchange.known, ending_of(exchange.known))
         failure = Failure(deadline.words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
@@ -548,7 +548,7 @@ class Connection:
             self._fail(failure or Failure(SESSION_LOST))
         if failure is None:
             assert isinstance(error, MCPError)
-            return UpstreamRefusal(self._name, error.code, Secrets.of(self._target).masked(error.message))
+            return UpstreamRefusal(self._name, error.code, Secrets.of(self._target).mask(error.message))
         return UpstreamError(self._name, failure, ending_of(failure))
 
 

@@ -268,7 +268,7 @@ class EventTransport:
         if isinstance(data, LongLine):
             self.heard += 1
             _logger.warning("`%s` %s", self._name, TOO_LONG.words, extra=fields(server=self._name))
-            return _error(data.answered(), ErrorData(code=INTERNAL_ERROR, message=TOO_LONG.words, data=TOO_LONG))
+            return _error(data.answered_id(), ErrorData(code=INTERNAL_ERROR, message=TOO_LONG.words, data=TOO_LONG))
         try:
             message = jsonrpc_message_adapter.validate_python(from_json(without_halves(data)), by_name=False)
         except ValueError:
@@ -276,7 +276,7 @@ class EventTransport:
                 words = "`%s` sent an event that is not MCP; further ones are not reported"
                 _logger.info(words, self._name, extra=fields(server=self._name))
             self._is_garbled = True
-            answered = LongLine(data[:END_BYTES], data[-END_BYTES:]).answered()
+            answered = LongLine(data[:END_BYTES], data[-END_BYTES:]).answered_id()
             return _error(answered, ErrorData(code=PARSE_ERROR, message=NOT_MCP, data=UnreadAnswer(data)))
         self.heard += 1
         return message

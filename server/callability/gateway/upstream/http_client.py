@@ -28,7 +28,7 @@ from callability.gateway.upstream.http_response import (
     Handshake,
     HurriedStream,
     TooLong,
-    judged,
+    judge_response,
     keep_plain_headers,
     limit_body,
     note,
@@ -44,7 +44,7 @@ FRESH_SECONDS = 5
 """How long certificates are used before they are read again."""
 
 
-def trusted() -> ssl.SSLContext:
+def trusted_authorities() -> ssl.SSLContext:
     """Return what trusts the system's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
 
     Reading them holds up the whole process for 50 ms: connections that are opened at one time share them.
@@ -87,7 +87,7 @@ class HttpClient(httpx2.AsyncClient):
 
     def __init__(self, name: str, target: HttpTarget) -> None:
         super().__init__(
-            verify=trusted(),
+            verify=trusted_authorities(),
             headers=dict(target.headers),
             cookies=plain_cookies(),
             auth=target.authorization,
@@ -149,7 +149,7 @@ class HttpClient(httpx2.AsyncClient):
             if method == PROBE and exchange.probe_seconds is not None:
                 _hurry(response, request, exchange, exchange.probe_seconds)
             try:
-                return await judged(response, request, method, exchange)
+                return await judge_response(response, request, method, exchange)
             except BaseException:
                 await response.aclose()
                 raise

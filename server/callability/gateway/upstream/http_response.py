@@ -259,7 +259,7 @@ _PIECE_BYTES = 1024
 _logger = logging.getLogger("callability.gateway.upstream")
 
 
-async def judged(
+async def judge_response(
     response: httpx2.Response, request: httpx2.Request, method: str | None, exchange: Exchange
 ) -> httpx2.Response | None:
     """Note in the exchange what a response means, and return it for the SDK; None if it is unusable.

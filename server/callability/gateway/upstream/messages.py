@@ -51,7 +51,7 @@ class WholeResult(BaseModel):
 
 
 @asynccontextmanager
-async def filtered(transport: Transport) -> AsyncGenerator[TransportStreams]:
+async def filter_streams(transport: Transport) -> AsyncGenerator[TransportStreams]:
     """Enter a transport, and yield its streams without the messages over which the SDK would end the connection.
 
     What the SDK gets of a result is valid as far as the gateway neither shows nor decides by what is odd.
@@ -139,11 +139,11 @@ def list_stand_in(result: dict[str, Any]) -> dict[str, Any]:
     tools = result["tools"]
     cursor = {"nextCursor": result["nextCursor"]} if "nextCursor" in result else {}
     if isinstance(tools, list):
-        tools = [_listed(tool) for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+        tools = [_list_tool(tool) for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
     return {**cursor, "tools": tools, "_meta": {AS_IT_CAME: result}}
 
 
-def _listed(tool: dict[str, Any]) -> dict[str, Any]:
+def _list_tool(tool: dict[str, Any]) -> dict[str, Any]:
     schema = tool.get("inputSchema")
     kept = {key: value for key, value in schema.items() if key not in _CHECKED} if isinstance(schema, dict) else {}
     properties = schema.get("properties") if isinstance(schema, dict) else None
@@ -298,25 +298,25 @@ class PiecesWithoutHalves:
     """The same for a text that arrives in pieces, except for what is not UTF-8."""
 
     def __init__(self) -> None:
-        self._started = b""
+        self._begun_bytes = b""
 
     def certain(self, piece: bytes) -> bytes:
         """Take a piece, and return what is certain so far."""
-        text = self._started + piece
-        started = _started(text)
-        self._started = text[len(text) - started :]
+        text = self._begun_bytes + piece
+        started = _begun_bytes(text)
+        self._begun_bytes = text[len(text) - started :]
         return _without(text[: len(text) - started])
 
     def rest(self) -> bytes:
         """Return what was held back, once nothing more comes."""
-        return _without(self._started)
+        return _without(self._begun_bytes)
 
 
 def _without(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda each: _REPLACEMENT if each["half"] else each[0], text) if _SIGN.search(text) else text
 
 
-def _started(text: bytes) -> int:
+def _begun_bytes(text: bytes) -> int:
     """Return how many bytes at the end begin a pair or a half of which more may come."""
     for length in range(min(len(text), len(_EXAMPLES[0]) - 1), 0, -1):
         end = text[-length:]

@@ -117,7 +117,7 @@ class StandardError:
         self._report_left_out()
         self._logged.append(now)
         read = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
-        text = self._secrets.masked(read, cut=len(line) > _LINE_BYTES)
+        text = self._secrets.mask(read, cut=len(line) > _LINE_BYTES)
         said = _CONTROL.sub("?", text[:LINE_CHARACTERS])
         self.latest.append(said)
         self._write(said)
@@ -297,7 +297,7 @@ class StdioTransport:
         """
         self.heard += 1
         _logger.warning("`%s` %s", self._name, TOO_LONG.words, extra=fields(server=self._name))
-        request = line.answered()
+        request = line.answered_id()
         if request is None:
             return None
         error = ErrorData(code=INTERNAL_ERROR, message=TOO_LONG.words, data=TOO_LONG)
@@ -327,7 +327,7 @@ class StdioTransport:
 
 def _unread(line: bytes) -> JSONRPCError | None:
     """Return an error in place of an answer that is no message, such as one that is nested too deeply."""
-    request = LongLine(line[:END_BYTES], line[-END_BYTES:]).answered()
+    request = LongLine(line[:END_BYTES], line[-END_BYTES:]).answered_id()
     if request is None:
         return None
     error = ErrorData(code=PARSE_ERROR, message=NOT_MCP, data=UnreadAnswer(line))

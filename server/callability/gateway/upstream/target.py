@@ -19,12 +19,12 @@ from urllib.parse import quote, unquote, unquote_plus
 
 import httpx2
 
-from callability.contract.finding import listed
+from callability.contract.finding import list_names
 from callability.contract.vocabulary import LoadFailure, LoadPhase
 from callability.files import document
 from callability.gateway.config import CatalogEntry, ServerConfig
 from callability.gateway.config.secrets_file import read_variables
-from callability.gateway.config.variables import Unfillable, filled, unset, values
+from callability.gateway.config.variables import Unfillable, fill, unset, values
 from callability.gateway.upstream.authorization import NOWHERE, Authorization
 from callability.gateway.upstream.child import usual_environment
 from callability.gateway.upstream.failure import Failure
@@ -80,9 +80,9 @@ def target_of(
     If an entry cannot be filled in, because a variable is not set or does not fit, its target fails to open.
     """
     if missing := unset(entry, environment):
-        return _unreachable(f"needs what is not set: {listed(missing)}")
+        return _unreachable(f"needs what is not set: {list_names(missing)}")
     try:
-        full = filled(entry, environment)
+        full = fill(entry, environment)
     except Unfillable as error:
         return _unreachable(str(error))
     secrets = values(entry, environment)
@@ -110,7 +110,7 @@ def logged_in_target(
     target = target_of(entry, environment)
     if not isinstance(target, HttpTarget) or not may_log_in(entry):
         return target
-    client = filled(entry, environment).oauth
+    client = fill(entry, environment).oauth
     authorization = Authorization(
         target.url,
         NOWHERE,
@@ -160,14 +160,14 @@ class Secrets:
         """Return the secrets that a target is given: in `env` and `args`, or in its headers, its URL and its tokens."""
         if isinstance(target, HttpTarget):
             tokens = target.authorization.secrets if target.authorization else ()
-            filled = (form for value in target.secrets for form in (value, *_sent(value)))
+            filled = (form for value in target.secrets for form in (value, *_sent_forms(value)))
             return cls((*filled, *tokens, *_credentials(target.headers.values()), *_in_url(target.url)))
         if isinstance(target, Unreachable):
             return cls(())
         proxies = (part for value in usual_environment().values() for part in _in_url(value) if "://" in value)
         return cls((*target.secrets, *target.env.values(), *_in_arguments(target.args), *proxies))
 
-    def masked(self, text: str, *, cut: bool = False) -> str:
+    def mask(self, text: str, *, cut: bool = False) -> str:
         """Return a text without the secrets; the end of a cut text is left out, because a secret may begin there."""
         if self._pattern is None:
             return text
@@ -222,10 +222,10 @@ def _in_url(url: str) -> Iterator[str]:
 
 def _spellings(part: str) -> tuple[str, ...]:
     meant = unquote(part)
-    return part, meant, unquote_plus(part), quote(part, safe=_LEGAL), quote(meant, safe=""), *_sent(part)
+    return part, meant, unquote_plus(part), quote(part, safe=_LEGAL), quote(meant, safe=""), *_sent_forms(part)
 
 
-def _sent(part: str) -> Iterator[str]:
+def _sent_forms(part: str) -> Iterator[str]:
     """Yield how the client writes a part of a path or of a query, which it quotes differently."""
     for before in ("/", "/?"):
         with suppress(httpx2.InvalidURL, ValueError):

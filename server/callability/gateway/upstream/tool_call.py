@@ -30,7 +30,7 @@ from mcp_types import (
 from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from callability.contract.finding import listed, shown
+from callability.contract.finding import as_code, list_names
 from callability.gateway.upstream.authorization import is_not_renewed
 from callability.gateway.upstream.failure import CLOSED, NOT_MCP, NOT_SENT, Failure, UnreadAnswer, UpstreamError
 from callability.gateway.upstream.target import Secrets
@@ -172,19 +172,19 @@ class _Reading:
         """Return a block in place of one that cannot be read."""
         self.odd.append(place)
         # Text by text, and then as a whole: JSON escapes what a text has escaped itself.
-        written = self._masked(json.dumps(_mapped(given, self._masked), ensure_ascii=False))
+        written = self._masked(json.dumps(_map_texts(given, self._masked), ensure_ascii=False))
         cut = written if len(written) <= MOST_SHOWN else f"{written[:MOST_SHOWN]}…"
         text = f"The gateway cannot read `{place}` of this answer. It came as: {cut}"
         return {"type": "text", "text": text}, TextContent(text=text)
 
 
-def _mapped(given: object, change: Callable[[str], str]) -> object:
+def _map_texts(given: object, change: Callable[[str], str]) -> object:
     """Return a JSON value with each of its texts changed."""
     if isinstance(given, str):
         return change(given)
     if isinstance(given, dict):
-        return {change(name): _mapped(value, change) for name, value in given.items()}
-    return [_mapped(each, change) for each in given] if isinstance(given, list) else given
+        return {change(name): _map_texts(value, change) for name, value in given.items()}
+    return [_map_texts(each, change) for each in given] if isinstance(given, list) else given
 
 
 MOST_REPORTED = 1000
@@ -216,9 +216,9 @@ class CallReport:
     def odd(self, tool: str, places: Sequence[str]) -> None:
         """Report members of an answer that could not be read."""
         if new := [place for place in places if self._is_new(tool, place)]:
-            self._log("`%s` answered a call of %s with what MCP does not allow: %s", tool, listed(new))
+            self._log("`%s` answered a call of %s with what MCP does not allow: %s", tool, list_names(new))
 
-    def refused(self, tool: str, failure: Failure) -> None:
+    def report_refusal(self, tool: str, failure: Failure) -> None:
         """Report a failure if it is a refusal of access."""
         if (failure.is_denial or is_not_renewed(failure)) and self._is_new(tool, failure.words):
             self._log("`%s` refused a call of %s: it %s", tool, failure.words)
@@ -231,7 +231,7 @@ class CallReport:
 
     def _log(self, words: str, tool: str, what: str) -> None:
         # The name of a tool may be a secret.
-        called = self._secrets.masked(shown(tool))
+        called = self._secrets.mask(as_code(tool))
         _logger.warning(words, self._name, called, what, extra=fields(server=self._name))
 
 

@@ -148,13 +148,13 @@ class Upstream:
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
 
-    async def opened(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait for the opening that is under way.
 
         Raises:
             UpstreamError: it failed, the connection was lost since, or nothing was started.
         """
-        await self._opened()
+        await self._open()
 
     @property
     def longest_opening(self) -> float:
@@ -214,12 +214,12 @@ class Upstream:
         """
         if self._connection is not None:
             # A call would be lost with a child that hangs.
-            await self._connection.decided()
+            await self._connection.wait_for_ping()
         if not self._rests:
             self.start()
         self._callers += 1
         try:
-            return await self._opened()
+            return await self._open()
         except UpstreamError as error:
             raise UpstreamError(self.name, error.failure, NOT_SENT) from None
         finally:
@@ -285,7 +285,7 @@ class Upstream:
             if late:
                 await asyncio.wait(late, timeout=1)
 
-    async def _opened(self) -> Connection:
+    async def _open(self) -> Connection:
         connection = self._connection
         if connection is None:
             raise UpstreamError(self.name, _NOT_CONNECTED)
