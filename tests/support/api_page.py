@@ -135,7 +135,7 @@ def _documented(item: Any) -> Iterator[str]:
     """Yield the sections of a docstring, with an empty line before each."""
     if not item.docstring:
         return
-    for section in item.docstring.parse:
+    for section in item.docstring.parsed:
         match section.kind:
             case griffe.DocstringSectionKind.text:
                 yield f"\n{section.value}"

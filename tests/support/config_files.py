@@ -61,7 +61,7 @@ FAULTY = {
         "mcpServers: {}\nzzz: 1",
         [
             "2:1: unknown key `zzz` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`, `mcpServers`,"
-            " `strict_labels`, `tokens`)"
+            " `records`, `strict_labels`, `tokens`)"
         ],
     ),
     "a key of a server that is near nothing": (
@@ -70,7 +70,7 @@ FAULTY = {
             "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `env_file`, `inherit`, `cwd`, "
             "`url`, `headers`, `type`, `oauth`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, "
             "`facts`, "
-            "`tool_facts`, `tool_fact_defaults`, `deadlines`, `enabled`, `quarantined`)"
+            "`tool_facts`, `tool_fact_defaults`, `deadlines`, `enabled` and 1 more)"
         ],
     ),
     "a key of the deadlines": (
@@ -84,7 +84,7 @@ FAULTY = {
         'mcpServers: {}\n"a\\nb`c": 1',
         [
             "2:1: unknown key `a\\u000ab\\u0060c` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`,"
-            " `mcpServers`, `strict_labels`, `tokens`)"
+            " `mcpServers`, `records`, `strict_labels`, `tokens`)"
         ],
     ),
     "servers under a misspelled key": (

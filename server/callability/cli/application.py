@@ -152,9 +152,9 @@ COMMANDS: Mapping[str, Command | Group] = {
     "records": Group(
         "Look at records of decisions and changes, and decide them again.",
         {
-            "show": Command("records:show", BASE, "Print records."),
-            "stats": Command("records:stats", BASE, "Count records by rule, agent, tool and day."),
-            "replay": Command("records:replay", BASE, "Decide records again by another policy."),
+            "show": Command("records:show", "policy", "Print records."),
+            "stats": Command("records:stats", "policy", "Count records by rule, agent, tool and day."),
+            "replay": Command("records:replay", "policy", "Decide records again by another policy."),
         },
     ),
     "schema": Group(
@@ -164,7 +164,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "rules": Command("policies:rules", "policy", "Print the JSON Schema of a rule file."),
             "tests": Command("policies:cases", "policy", "Print the JSON Schema of the tests of a rule file."),
             "policy": Command("policies:every", "policy", "Write the JSON Schemas of all rule files and tests."),
-            "records": Command("records:print_schema", BASE, "Print the JSON Schema of a record."),
+            "records": Command("records:print_schema", "policy", "Print the JSON Schema of a record."),
         },
     ),
 }
@@ -196,7 +196,18 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     BASE: (),
     "bundle": ("cryptography",),
     "policy": _POLICY,
-    "gateway": (*_POLICY, *_PAGES, "anyio", "httpx2", "mcp", "mcp_types", "pydantic_core", "tantivy", "tenacity"),
+    "gateway": (
+        *_POLICY,
+        *_PAGES,
+        "anyio",
+        "httpx2",
+        "mcp",
+        "mcp_types",
+        "pydantic_core",
+        "tantivy",
+        "tenacity",
+        "tomlkit",
+    ),
     "studio": (*_POLICY, *_PAGES),
     "columns": (*_POLICY, "numpy", "pyarrow"),
     "otel": ("opentelemetry",),

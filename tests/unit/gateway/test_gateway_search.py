@@ -129,7 +129,8 @@ def test_hits_far_below_the_best_are_left_out_on_request() -> None:
     near = ToolIndex(documents).search("delete_file", only_near=True)
     assert len(everything) > len(near) == 1
     assert everything[:1] == near
-    assert ToolIndex(documents).search("a file", only_near=True) == ToolIndex(documents).search("a file")
+    alike = ToolIndex(documents[len(ALL) :])
+    assert len(alike.search("a file", only_near=True)) == len(alike.search("a file")) == 8
 
 
 def test_hits_are_ordered_by_score_and_then_by_name() -> None:

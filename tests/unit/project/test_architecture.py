@@ -28,7 +28,7 @@ ARROWS = {
     "otel": "process client",
     "compiler": "contract process kernel files",
     "service": "contract process kernel files otel records",
-    "gateway": "contract process files adapter client connect records",
+    "gateway": "contract process files adapter client connect records otel",
     "setup": "contract process files gateway",
     "studio": "contract process kernel files adapter compiler",
     "cli": "contract process kernel files adapter client tables otel compiler service gateway setup studio connect",

@@ -55,6 +55,8 @@ PAGES = {
 """For each page with a table of metrics, the registries of what it is about."""
 OF_SUPERVISOR = {"callability_workers_running", "callability_worker_restarts_total"}
 """Metrics of a process that has workers; `test_workers.py` reads them."""
+OF_RECORDS = {"callability_records_dropped_total", "callability_records_written_total"}
+"""Metrics of a process that writes records; `records.md` names them."""
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -67,7 +69,7 @@ def test_a_table_of_metrics_lists_those_that_exist(page: str) -> None:
 def test_dashboard_and_alerts_use_metrics_that_exist() -> None:
     """With labels that they have; each metric that is documented is on the dashboard or in a rule."""
     every = {metric for made in PAGES.values() for metric in _exposed(*(each() for each in made))}
-    every |= OF_SUPERVISOR
+    every |= OF_SUPERVISOR | OF_RECORDS
     labels = {name: given for each in every for name, given in re.findall(r"^(\w+)(?:\{(.*)\})?$", each)}
     text = "".join((ROOT / "ops" / f"callability-{name}").read_text() for name in ("dashboard.json", "alerts.yaml"))
     used = set(re.findall(r"callability_[a-z_]+[a-z]", text))

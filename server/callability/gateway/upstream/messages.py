@@ -298,25 +298,25 @@ class PiecesWithoutHalves:
     """The same for a text that arrives in pieces, except for what is not UTF-8."""
 
     def __init__(self) -> None:
-        self._begun_bytes = b""
+        self._unfinished_bytes = b""
 
     def certain(self, piece: bytes) -> bytes:
         """Take a piece, and return what is certain so far."""
-        text = self._begun_bytes + piece
-        started = _begun_bytes(text)
-        self._begun_bytes = text[len(text) - started :]
+        text = self._unfinished_bytes + piece
+        started = _unfinished_bytes(text)
+        self._unfinished_bytes = text[len(text) - started :]
         return _without(text[: len(text) - started])
 
     def rest(self) -> bytes:
         """Return what was held back, once nothing more comes."""
-        return _without(self._begun_bytes)
+        return _without(self._unfinished_bytes)
 
 
 def _without(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda each: _REPLACEMENT if each["half"] else each[0], text) if _SIGN.search(text) else text
 
 
-def _begun_bytes(text: bytes) -> int:
+def _unfinished_bytes(text: bytes) -> int:
     """Return how many bytes at the end begin a pair or a half of which more may come."""
     for length in range(min(len(text), len(_EXAMPLES[0]) - 1), 0, -1):
         end = text[-length:]
