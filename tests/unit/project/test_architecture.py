@@ -31,7 +31,7 @@ ARROWS = {
     "gateway": "contract process files adapter client connect records otel",
     "setup": "contract process files gateway",
     "studio": "contract process kernel files adapter compiler",
-    "cli": "contract process kernel files adapter client tables otel compiler service gateway setup studio connect",
+    "cli": "contract process kernel files adapter client tables otel compiler service gateway setup studio connect records",
 }
 """What each room imports from: annotations and imports inside functions included. Generated stubs belong to no room."""
 STUBS = {"v1", "bundle"}
