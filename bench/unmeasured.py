@@ -10,10 +10,10 @@ from callability.service.metrics import MethodCalls
 class UncountedCalls(MethodCalls):
     """Counts nothing."""
 
-    def answered(self, seconds: float) -> None:
+    def count_reply(self, seconds: float) -> None:
         """Count nothing."""
 
-    def ended(self, code: str, seconds: float, reason: str) -> None:
+    def count_error(self, code: str, seconds: float, reason: str) -> None:
         """Count nothing."""
 
 

@@ -131,7 +131,7 @@ class Wire:
         """Whether it is one, or is about to be."""
         return self.state in ("connecting", "connected")
 
-    async def decided(self) -> None:
+    async def wait_for_ping(self) -> None:
         """Wait for no ping: over HTTP there is none."""
 
     def act(self, what: str) -> None:

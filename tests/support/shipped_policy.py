@@ -10,7 +10,7 @@ import os
 from functools import cache
 
 from callability.compiler import confirmation, policy
-from callability.compiler.confirmation import TIME_LIMIT, Engine, EngineOutput, OnProgress, no_progress, run
+from callability.compiler.confirmation import CPU_LIMIT, TIME_LIMIT, Engine, EngineOutput, OnProgress, no_progress, run
 from callability.compiler.policy import Check, check_source
 from callability.contract.finding import Place
 from callability.files.policy_source import PolicySource, source_in
@@ -65,10 +65,12 @@ async def _check_to_serve_once(written: PolicySource) -> CheckedPolicy:
 _outputs: dict[tuple[str, str], EngineOutput] = {}
 
 
-def _run_once(task: str, place: Place, seconds: float, progress: OnProgress) -> EngineOutput:
-    """Let the engine decide a task, unless it did before. A time limit of its own, or a large task, is always run."""
-    if seconds != TIME_LIMIT or len(task) > _LARGE:
-        return run(task, place, seconds, progress)
+def _run_once(
+    task: str, place: Place, seconds: float, progress: OnProgress, *, cpu_seconds: int = CPU_LIMIT
+) -> EngineOutput:
+    """Let the engine decide a task, unless it did before. A limit of its own, or a large task, is always run."""
+    if (seconds, cpu_seconds) != (TIME_LIMIT, CPU_LIMIT) or len(task) > _LARGE:
+        return run(task, place, seconds, progress, cpu_seconds=cpu_seconds)
     # Tests take the engine away by this variable.
     key = (task, os.environ.get("PYTHONPATH", ""))
     if key in _outputs:
@@ -82,4 +84,4 @@ def check_it_once() -> None:
     """Have every later import of these checks in this process remember the check, and the engine its answers."""
     policy.check_source = _check_once
     edits.checked_source = _check_to_serve_once
-    confirmation.run = _run_once  # type: ignore[assignment]  # it is imported there
+    confirmation.run = _run_once

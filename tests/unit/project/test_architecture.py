@@ -31,7 +31,8 @@ ARROWS = {
     "gateway": "contract process files adapter client connect records otel",
     "setup": "contract process files gateway",
     "studio": "contract process kernel files adapter compiler",
-    "cli": "contract process kernel files adapter client tables otel compiler service gateway setup studio connect records",
+    "cli": "contract process kernel files adapter client tables otel"
+    " records connect compiler service gateway setup studio",
 }
 """What each room imports from: annotations and imports inside functions included. Generated stubs belong to no room."""
 STUBS = {"v1", "bundle"}
