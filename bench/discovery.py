@@ -22,9 +22,9 @@ from bench.workload import OBJECTS, VERBS, about_many
 from callability.client.judgements import Judgements
 from callability.files.document import Node
 from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
-from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
+from callability.gateway.meaning import Indexes
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.tool_index import SearchDocument, ToolIndex
 from callability.gateway.tools.decisions import Decisions, phrases

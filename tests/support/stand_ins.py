@@ -18,9 +18,9 @@ from mcp_types import CallToolResult, TextContent, Tool
 from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
-from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import LoadOutcome, Loads
+from callability.gateway.meaning import Indexes
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway

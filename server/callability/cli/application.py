@@ -66,7 +66,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "install": Command("setup:install", "gateway", "Put the gateway into a client's config."),
     "uninstall": Command("setup:uninstall", "gateway", "Restore the config of a client."),
     "connect": Command("connect:connect", "gateway", "Join the gateway that this user runs, as an agent over stdio."),
-    "page": Command("page:page", "gateway", "Open the page on which people unlock tools."),
+    "page": Command("connect:page", "gateway", "Open the page on which people unlock tools."),
     "why": Command("why:why", "gateway", "Say why an agent can or cannot call a tool, by file and line."),
     "preflight": Command("preflight:preflight", "gateway", "Say whether the tools that a job needs can be called."),
     "healthcheck": Command("policy_service:healthcheck", "policy", "Ask a service whether it serves."),

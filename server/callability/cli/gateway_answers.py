@@ -1,20 +1,317 @@
-"""Where an answer about a gateway's tools comes from: a running gateway, or the files alone."""
+"""Where an answer about a gateway's tools comes from: a running gateway, or the files alone.
+
+The gateways that run on this machine for this user, and the questions that a command asks one of them.
+
+The places in files to which a report about a tool points, as the files are written now.
+
+Answers about a gateway's tools from its files alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 
-from callability.cli.fact_places import FactPlaces
-from callability.cli.options import check_policy_choice, leave
+from callability.cli.gateway_files import GatewayFiles, config_or_default, sound_files
+from callability.cli.options import LogLevel, check_policy_choice, leave, refuse
+from callability.cli.own_policy import GivenPolicy
+from callability.cli.policies import view_policy
 from callability.cli.policy_service import PolicyService
-from callability.cli.running_gateways import RunningGateway, chosen_gateway
-from callability.compiler.policy import rules_at
+from callability.cli.terminal import escape
+from callability.client import PolicyUnavailable
+from callability.compiler.bundle_writing import NotWritten, checked_policy
+from callability.compiler.policy import Policy, rules_at
+from callability.compiler.questions import CALLABILITY
+from callability.contract.finding import Place, as_code, did_you_mean
+from callability.files import document
 from callability.files.shipped_policy import shipped_policy
+from callability.gateway.config import ConfigRefused, NoConfig, default_config
+from callability.gateway.config.config import socket_directories
+from callability.gateway.config.variables import find_node
+from callability.gateway.offline import refused_edits, unserved_gateway
+from callability.gateway.policy_client import PolicyClient
+from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.tools.preflight import RequiredTools
+from callability.process.logs import log_to_standard_error
+
+ANSWER_SECONDS = 30.0
+_MAX_LINE = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A connection to a running gateway; `about` is what it says of itself."""
+
+    about: Mapping[str, Any]
+    connection: socket.socket
+    reader: IO[bytes]
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return int(self.about["pid"])
+
+    @property
+    def config(self) -> Path:
+        """Its config file."""
+        return Path(self.about["config"])
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Return the answer to the only question of a command, or exit with code 1 or 2 if there is none."""
+        try:
+            self.connection.sendall(json.dumps(question).encode() + b"\n")
+            answer = _object_in(self.reader)
+        except (OSError, ValueError, TypeError):
+            leave(f"gateway {self.pid} gave no answer: ask again, or read the files alone by `--files`", 1)
+        finally:
+            self.close()
+        if error := answer.get("error"):
+            leave(f"gateway {self.pid}: {escape(str(error))}", 1 if answer.get("kind") == "policy" else 2)
+        return answer
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.reader.close()
+        self.connection.close()
+
+
+def chosen_gateway(config: Path | None, agent: str | None, pid: int | None) -> RunningGateway | None:
+    """Return the gateway that a call means, or None if none runs; exit with code 2 if several match.
+
+    Without a config, it is one with the default config; if there is no default config, it may be any.
+    """
+    running = [*_running_gateways()]
+    wanted = config or _default_config()
+    matching = [
+        gateway
+        for gateway in running
+        if gateway.pid == pid
+        or (
+            pid is None
+            and (wanted is None or _is_same(gateway.config, wanted))
+            and (agent is None or gateway.about.get("agent") in ("", agent))
+        )
+    ]
+    for gateway in running:
+        if len(matching) != 1 or gateway is not matching[0]:
+            gateway.close()
+    if pid is not None and not matching:
+        leave(f"no gateway of this user runs as process {pid}{_listed(running)}", 2)
+    if len(matching) > 1:
+        leave(f"several gateways match: name one by `--gateway PID`{_listed(matching)}", 2)
+    return matching[0] if matching else None
+
+
+def _running_gateways() -> Iterator[RunningGateway]:
+    """Yield the gateways of this user that answer; sockets that a gateway left behind are removed."""
+    for directory in socket_directories():
+        for path in sorted(directory.glob("*.sock")):
+            gateway = _connected(path)
+            if gateway is not None:
+                yield gateway
+
+
+def _connected(path: Path) -> RunningGateway | None:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(ANSWER_SECONDS)
+    try:
+        if path.lstat().st_uid != os.geteuid():
+            raise PermissionError(path)
+        connection.connect(str(path))
+        reader = connection.makefile("rb")
+        about = _object_in(reader)
+        about |= {"pid": int(about["pid"]), "config": str(about["config"])}
+    except ConnectionRefusedError:
+        connection.close()
+        with suppress(OSError):
+            path.unlink()
+        return None
+    except (OSError, ValueError, TypeError, KeyError):
+        connection.close()
+        typer.echo(f"callability: what listens on {as_code(str(path))} does not answer as a gateway", err=True)
+        return None
+    return RunningGateway(about, connection, reader)
+
+
+def _object_in(reader: IO[bytes]) -> dict[str, Any]:
+    """Return the object in the next line.
+
+    Raises:
+        ValueError, TypeError: there is none.
+    """
+    return dict(json.loads(reader.readline(_MAX_LINE)))
+
+
+def _default_config() -> Path | None:
+    try:
+        return default_config()
+    except (NoConfig, ConfigRefused):
+        return None
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _listed(gateways: Sequence[RunningGateway]) -> str:
+    """Return the lines that list gateways; empty if there are none."""
+    return "".join(
+        f"\n  {each.pid}: config {escape(str(each.config))}, started {escape(str(each.about.get('started')))}, "
+        + (f"agent {as_code(str(each.about['agent']))}" if each.about.get("agent") else "every agent")
+        for each in gateways
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file of a gateway as it is written now; `root` is None if it cannot be read."""
+
+    path: Path
+    root: document.Node | None
+    digest: str
+
+    @classmethod
+    def at(cls, path: Path) -> WrittenFile:
+        """Read a file."""
+        try:
+            data = document.read_bytes(path)
+        except document.Refused:
+            return cls(path, None, "")
+        try:
+            return cls(path, document.parse(data, str(path)), document.digest(data))
+        except document.Refused:
+            return cls(path, None, document.digest(data))
+
+    def place(self, keys: Sequence[str | int]) -> Place:
+        """Return the place of a value, or of the nearest one above it that is there."""
+        if self.root is None:
+            return Place(str(self.path))
+        if keys and not self.has(keys):
+            # Of a key that is not there, the name of what would hold it says more than where its content begins.
+            return self.key_place(keys)
+        return find_node(self.root, keys)[1].place
+
+    def key_place(self, keys: Sequence[str | int]) -> Place:
+        """Return the place of a key, or of the nearest one above it that is there."""
+        return find_node(self.root, keys)[0].place if self.root is not None else Place(str(self.path))
+
+    def removal(self, keys: Sequence[str | int]) -> tuple[Sequence[str | int], int]:
+        """Return the keys of what is removed with an entry, since nothing may be left empty, and its last line."""
+        while len(keys) > 2 and self.has(keys) and _size(find_node(self.root, keys[:-1])[1]) == 1:  # type: ignore[arg-type]
+            keys = keys[:-1]
+        return keys, max(
+            (place.line for place in _places(find_node(self.root, keys)[1])), default=0
+        ) if self.root else 0
+
+    def has(self, keys: Sequence[str | int]) -> bool:
+        """Say whether a value is there."""
+        node = self.root
+        for key in keys:
+            match node:
+                case document.DocumentMapping():
+                    node = node.get(str(key))
+                case document.DocumentSequence(items=items) if isinstance(key, int) and key < len(items):
+                    node = items[key]
+                case _:
+                    return False
+        return node is not None
+
+
+@dataclass(frozen=True, slots=True)
+class FactPlaces:
+    """The files of a gateway, and the directory of the policy that decides for it, None if a service does.
+
+    `rules` are the rules in that directory, None if they are refused.
+    """
+
+    config: WrittenFile
+    approvals: WrittenFile | None
+    directory: Path | None
+    rules: Policy | None
+
+    @classmethod
+    def of(cls, config: Path, approvals: Path | None, directory: Path | None, rules: Policy | None) -> FactPlaces:
+        """Read the files."""
+        return cls(WrittenFile.at(config), WrittenFile.at(approvals) if approvals else None, directory, rules)
+
+    def place(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a report in which each source has its place in a file, and the rule that decides its own."""
+        placed: dict[str, Any] = self._with_places(report)
+        return placed | {"rule_at": self._rule_place(report), "newer_files": [*self._newer(report)]}
+
+    def _with_places(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            inner = {key: self._with_places(each) for key, each in value.items()}
+            return inner | (self._place_of(value) if "in" in value and "keys" in value else {})
+        return [self._with_places(each) for each in value] if isinstance(value, list) else value
+
+    def _place_of(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        file = {"config": self.config, "approvals": self.approvals}.get(source["in"])
+        if file is None:
+            return {"file": None, "line": 0, "column": 0, "is_set": False}
+        keys: Sequence[str | int] = source["keys"]
+        if keys[-1:] == ["status"] and not file.has(keys) and file.has([*keys[:-1], "sha256"]):
+            # Without a status, the fingerprint alone says what is approved.
+            keys = [*keys[:-1], "sha256"]
+        placed: dict[str, Any] = {"is_set": file.has(keys)}
+        if source.get("do") == "remove":
+            keys, last = file.removal(keys)
+            placed |= {"keys": [*keys], "last_line": last}
+        at = file.key_place(keys) if source.get("do") == "remove" else file.place(keys)
+        return placed | {"file": at.file, "line": at.line, "column": at.column}
+
+    def _rule_place(self, report: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the place of the rule that decided, if the rule files are here and still those that decided."""
+        rule = report.get("rule")
+        if not rule or self.directory is None:
+            return None
+        if self.rules is None or self.rules.revision != report["revision"]:
+            return {"file": str(self.directory), "line": 0, "column": 0}
+        at = self.rules.rule_sets[CALLABILITY.name].rule_set.rule(rule).place
+        return {"file": at.file, "line": at.line, "column": at.column}
+
+    def _newer(self, report: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the files that were edited since those by which the report was made."""
+        in_effect = report.get("in_effect", {})
+        for name, file in (("config", self.config), ("approvals", self.approvals)):
+            if file is not None and name in in_effect and file.digest != in_effect[name]:
+                yield str(file.path)
+        decided_by = report["revision"] if report.get("rule") else None
+        if decided_by and self.directory is not None and (self.rules is None or self.rules.revision != decided_by):
+            yield str(self.directory)
+
+
+def _size(node: document.Node) -> int:
+    match node:
+        case document.DocumentMapping(entries=entries):
+            return len(entries)
+        case document.DocumentSequence(items=items):
+            return len(items)
+        case _:
+            return 0
+
+
+def _places(node: document.Node) -> Iterator[Place]:
+    """Yield the places of a node and of all that it holds."""
+    yield node.place
+    match node:
+        case document.DocumentMapping(entries=entries):
+            for key, value in entries:
+                yield key.place
+                yield from _places(value)
+        case document.DocumentSequence(items=items):
+            for item in items:
+                yield from _places(item)
+
 
 QueriedAgentOption = Annotated[
     str | None,
@@ -78,3 +375,85 @@ def places_of(gateway: RunningGateway) -> FactPlaces:
     approvals = about.get("approvals")
     rules = rules_at(directory).policy if directory else None
     return FactPlaces.of(gateway.config, Path(approvals) if approvals else None, directory, rules)
+
+
+_Ask = Callable[[Gateway], Awaitable[dict[str, Any]]]
+POLICY_SECONDS = 5.0
+"""How long a call to a service takes at most, with both attempts."""
+
+
+class FileAnswers:
+    """Answers from the files alone."""
+
+    def __init__(self, query: GatewayQuery) -> None:
+        self._query = query
+        try:
+            path = config_or_default(query.config)
+        except ConfigRefused as refused:
+            refuse(refused.findings, "the config is refused")
+        self.files: GatewayFiles = sound_files(path.absolute(), query.approvals)
+        self._agent = query.agent or ""
+        if self._agent and self._agent not in self.files.config.agents:
+            hint = did_you_mean(self._agent, self.files.config.agents)
+            leave(f"the config has no agent {as_code(self._agent)}" + (f" ({hint})" if hint else ""), 2)
+        self._directory = None if query.service else (query.policy or shipped_policy()).absolute()
+        self.rules: Policy | None = view_policy(self._directory) if self._directory else None
+
+    def report(self, server: str, tool: str) -> dict[str, Any]:
+        """Return the report about a tool."""
+        files = self.files
+
+        async def ask(gateway: Gateway) -> dict[str, Any]:
+            return await gateway.lock_reports.report(files.config, server, tool)
+
+        report = asyncio.run(self._answered(ask, {server}))
+        digests = {"config": files.config.digest, "approvals": files.approvals.digest}
+        return report | {"in_effect": digests, "refused_edits": dict(refused_edits(files.approvals))}
+
+    def preflight(self, required: RequiredTools) -> dict[str, Any]:
+        """Return whether tools can be called."""
+
+        async def ask(gateway: Gateway) -> dict[str, Any]:
+            return await gateway.preflight.check(required)
+
+        return asyncio.run(self._answered(ask, {each.partition(":")[0] for each in required.ids}))
+
+    @property
+    def places(self) -> FactPlaces:
+        """The files, to find places in them."""
+        approvals = self.files.path if self.files.named else None
+        return FactPlaces.of(self.files.config.path, approvals, self._directory, self.rules)
+
+    async def _answered(self, ask: _Ask, servers: Collection[str]) -> dict[str, Any]:
+        log_to_standard_error(LogLevel.ERROR)
+        files, connecting = self.files, () if self._query.offline else servers
+        try:
+            async with (
+                self._policy() as policy,
+                unserved_gateway(
+                    files.config, files.approvals, files.given, policy, self._agent, connecting, _report
+                ) as gateway,
+            ):
+                return await ask(gateway)
+        except PolicyUnavailable as error:
+            leave(f"no verdict was computed: {error}", 1)
+
+    @asynccontextmanager
+    async def _policy(self) -> AsyncIterator[PolicyClient]:
+        if self._query.service is not None:
+            async with self._query.service.client(POLICY_SECONDS) as client:
+                yield PolicyClient(client)
+            return
+        assert self.rules is not None
+        try:
+            checked = checked_policy(self.rules)
+        except NotWritten as refused:
+            refuse([refused.finding], "the policy is refused")
+        given = GivenPolicy()
+        given.give(checked.bundle)
+        async with given.client:
+            yield PolicyClient(given.client)
+
+
+def _report(server: str, failure: str) -> None:
+    typer.echo(f"server {as_code(server)} {failure}" if failure else f"server {as_code(server)} is connected", err=True)

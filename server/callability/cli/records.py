@@ -20,8 +20,7 @@ from callability.kernel.policy import LocalPolicy, read
 from callability.process.regular_file import read_regular
 from callability.records.format import schema
 from callability.records.reading import NoRecords, Reading, followed, object_in, sources_of
-from callability.records.replay import Changed, Differences, Replay
-from callability.records.tally import Tally
+from callability.records.replay import Changed, Differences, Replay, Tally
 
 FilesArgument = Annotated[
     list[str],

@@ -21,7 +21,7 @@ from callability.contract.finding import as_code
 from callability.files.editing import EditRefused, rewrite
 from callability.gateway.config import ApprovalRecord, Config
 from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
-from callability.gateway.login import log_in, log_out
+from callability.gateway.offline import log_in, log_out
 from callability.gateway.upstream import StoreUnavailable
 from callability.gateway.upstream.listing import UpstreamTool
 from callability.process.logs import log_to_standard_error

@@ -15,9 +15,10 @@ from typing import Any
 
 from callability.files import document
 from callability.files.editing import ChangedMeanwhile, replace, turn
-from callability.gateway.config.keyring_secrets import NoKeyring, keep_in_keyring
 from callability.gateway.config.secrets_file import (
     KEYRING,
+    NoKeyring,
+    keep_in_keyring,
     secrets_beside,
     variable_line,
     written_secrets,

@@ -24,7 +24,7 @@ import keyring.errors
 import pytest
 
 from callability.gateway.config import load_config
-from callability.gateway.login import LoggedIn, log_in, log_out
+from callability.gateway.offline import LoggedIn, log_in, log_out
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.upstream import LoginStore, Upstream, UpstreamError, logged_in_target, login_store
 from support.catalogs import Person, agent, entry, gateway, plain

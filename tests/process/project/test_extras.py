@@ -60,7 +60,7 @@ def _path(module: str) -> Path | None:
 ON_REQUEST = {
     SERVER / "callability/kernel/signatures.py",
     SERVER / "callability/service/call_spans.py",
-    SERVER / "callability/gateway/config/keyring_secrets.py",
+    SERVER / "callability/gateway/config/secrets_file.py",
     SERVER / "callability/gateway/meaning.py",
     *(SERVER / "callability/otel").glob("*.py"),
 }

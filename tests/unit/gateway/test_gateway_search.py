@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.gateway.index_cache import Indexes
+from callability.gateway.meaning import Indexes
 from callability.gateway.tool_index import NotGrowing, SearchDocument, ToolIndex, words
 from support.drawing import drawing
 from support.waiting import eventually

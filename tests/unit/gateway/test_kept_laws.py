@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.client.judgements import Judgements
-from callability.gateway.index_cache import Indexes
+from callability.gateway.meaning import Indexes
 from callability.gateway.tools.decisions import Decisions
 from callability.v1 import callability_service_pb2 as pb
 from support.drawing import drawing

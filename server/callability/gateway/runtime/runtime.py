@@ -21,13 +21,13 @@ from typing import Any
 from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway.agents import AgentRouter, FilesInEffect, Tokens
+from callability.gateway.call_records import ChangeRecords, approval_changes, server_changes
 from callability.gateway.catalog import Catalog
-from callability.gateway.change_records import ChangeRecords, approval_changes, server_changes
 from callability.gateway.config import Config, HttpConfig, ServerConfig
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
-from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import LoadPolicy, Loads, Supervisor, in_words, numbers_of
+from callability.gateway.meaning import Indexes
 from callability.gateway.observability import DefinitionChanges, FileStatus, Metrics, UnreadFacts
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.runtime.watched_files import Edit, Files, FirstForms, LabelCheck, NameWarnings

@@ -26,9 +26,9 @@ from callability.gateway.catalog import (
     Switch,
     SwitchState,
 )
-from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
+from callability.gateway.meaning import Indexes
 from callability.gateway.tool_index import SearchDocument
 from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
 from callability.gateway.upstream import UpstreamError

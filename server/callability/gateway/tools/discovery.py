@@ -15,10 +15,9 @@ from callability.adapter import InvalidArgument, Judgement, checked_arguments, d
 from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
 from callability.gateway.config import ServerConfig
-from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory, KnownServer, Texts
 from callability.gateway.loading import LOADING, LoadOutcome, Loads
-from callability.gateway.meaning import FIRST_BY_WORDS, in_turn
+from callability.gateway.meaning import FIRST_BY_WORDS, Indexes, in_turn
 from callability.gateway.observability import FileStatus
 from callability.gateway.tool_index import Hit, SearchDocument, ToolIndex
 from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of

@@ -25,9 +25,9 @@ from callability.adapter import (
 from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
 from callability.gateway.catalog import Catalog
-from callability.gateway.index_cache import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
+from callability.gateway.meaning import Indexes
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.tools.call import KEEPS_CHANGING, LOOKS, ToolCalls
 from callability.gateway.tools.catalog_tools import CatalogTools, Dialogs, NoDialogs
