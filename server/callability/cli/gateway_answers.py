@@ -283,7 +283,8 @@ class FactPlaces:
         """Yield the files that were edited since those by which the report was made."""
         in_effect = report.get("in_effect", {})
         for name, file in (("config", self.config), ("approvals", self.approvals)):
-            if file is not None and name in in_effect and file.digest != in_effect[name]:
+            # The digest of a config has that of its secrets behind it.
+            if file is not None and name in in_effect and not in_effect[name].startswith(file.digest):
                 yield str(file.path)
         decided_by = report["revision"] if report.get("rule") else None
         if decided_by and self.directory is not None and (self.rules is None or self.rules.revision != decided_by):

@@ -56,6 +56,7 @@ approvals: approvals.yaml
 mcpServers:
   git:
     command: PYTHON
+    env: {TOKEN: "${secret:TOKEN}"}
     args: [SHELF, GIT_TOOLS]
     disabled_tools:
       - push
@@ -167,6 +168,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
         text = text.replace(word, str(value))
     config.write_text(text)
     (directory / "approvals.yaml").write_text(APPROVALS)
+    # What a secret stands for belongs to the config, and is no edit of it.
+    (directory / "secrets.env").write_text("TOKEN=a-token-of-git\n")
+    (directory / "secrets.env").chmod(0o600)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(directory / "home"))
         patch.delenv("XDG_RUNTIME_DIR", raising=False)
