@@ -17,7 +17,7 @@ from mcp_types import CallToolRequestParams, ListToolsResult, PaginatedRequestPa
 from prometheus_client import CollectorRegistry
 
 from callability.cli.own_policy import OwnPolicy
-from callability.cli.policies import Loaded, loaded_to_serve
+from callability.cli.served_policy import Loaded, loaded_to_serve
 from callability.gateway.config import load_config
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway

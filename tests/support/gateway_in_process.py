@@ -20,8 +20,8 @@ from mcp import Client
 
 from callability.cli.gateway_files import records_of
 from callability.cli.gateway_process import connected_options
-from callability.cli.policies import loaded_to_serve
 from callability.cli.policy_service import PolicyService
+from callability.cli.served_policy import loaded_to_serve
 from callability.gateway.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.http_connections import HttpPort

@@ -21,8 +21,8 @@ import typer
 from callability.cli.gateway_files import print_refused, records_of
 from callability.cli.options import print_findings
 from callability.cli.own_policy import OwnPolicy
-from callability.cli.policies import Loaded, PolicyRefused, load_policy_of
 from callability.cli.policy_service import PolicyService
+from callability.cli.served_policy import Loaded, PolicyRefused, load_policy_of
 from callability.cli.terminal import final_exit_code
 from callability.client import Client, PolicyUnavailable
 from callability.contract.finding import as_code

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from threading import Lock
 
 from callability.adapter import DeclaredFact, DeclaredInputs, NotPublished
-from callability.cli.policies import Loaded
 from callability.cli.policy_service import PolicyService
+from callability.cli.served_policy import Loaded
 from callability.client import Client, PolicyUnavailable
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks, LoggingHooks

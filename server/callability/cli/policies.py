@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -35,13 +33,11 @@ from callability.compiler.policy import Check, Policy, rules_at
 from callability.compiler.question import Question
 from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.compiler.schema import schema_of_rules, schema_of_tests
-from callability.contract.finding import Finding, as_code, did_you_mean, finding_lines
-from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
+from callability.contract.finding import as_code, did_you_mean, finding_lines
+from callability.files.policy_origin import PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
-from callability.kernel.policy import CheckedPolicy
 from callability.process.regular_file import OutputRefused, output_to
-from callability.service.edits import checked_source
 
 
 def view_policy(path: Path | None) -> Policy:
@@ -137,7 +133,6 @@ WatchOption = Annotated[
 def watch_policy(origin: PolicyOrigin, act: Callable[[PolicySource], bool]) -> bool:
     """Act on a policy now and after each edit until SIGINT or SIGTERM, and return the last result."""
     # Most calls watch nothing, and need not wait for these imports.
-    import asyncio  # noqa: PLC0415
 
     from callability.files.watching import looks  # noqa: PLC0415
 
@@ -242,54 +237,3 @@ def _question(name: str) -> Question:
     if name not in QUESTIONS:
         leave(f"unknown question {as_code(name)} ({did_you_mean(name, QUESTIONS)})", 2)
     return QUESTIONS[name]
-
-
-REFUSED = "the policy is refused"
-
-
-class PolicyRefused(Exception):
-    """A policy with errors."""
-
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        super().__init__(REFUSED)
-        self.findings = findings
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A policy that was accepted, and the source that it was loaded from."""
-
-    checked: CheckedPolicy
-    source: PolicySource
-
-
-def loaded_to_serve(directory: Path | None) -> Loaded:
-    """Return the policy in a directory, by default the shipped one, as `loaded_from` does."""
-    return loaded_from(PolicyDirectory(directory or shipped_policy()))
-
-
-def loaded_from(origin: PolicyOrigin) -> Loaded:
-    """Return the policy of an origin with its source, so that edits are noticed.
-
-    Warnings go to the log. A policy that is refused exits with code 1.
-    """
-    try:
-        return asyncio.run(load_policy_of(origin))
-    except PolicyRefused as refused:
-        refuse(refused.findings, REFUSED)
-
-
-async def load_policy_of(origin: PolicyOrigin) -> Loaded:
-    """Return the policy of an origin with its source; warnings go to the log.
-
-    Raises:
-        PolicyRefused: it has errors.
-    """
-    source = await asyncio.to_thread(origin.source)
-    checked = await checked_source(source)
-    if not checked.bundle:
-        raise PolicyRefused(checked.findings)
-    origin.accept(source)
-    for each in finding_lines(checked.findings):
-        logging.getLogger(__name__).warning("%s", each)
-    return Loaded(checked, source)

@@ -148,7 +148,7 @@ def _policy(place: Path) -> LocalPolicy:
         leave(f"{as_code(str(place))} is neither a directory nor a bundle", 1)
     if place.is_dir():
         # A bundle needs the base installation alone.
-        from callability.cli.policies import loaded_from  # noqa: PLC0415
+        from callability.cli.served_policy import loaded_from  # noqa: PLC0415
         from callability.files.policy_origin import PolicyDirectory  # noqa: PLC0415
 
         return read(loaded_from(PolicyDirectory(place)).checked.bundle)

@@ -39,7 +39,6 @@ from callability.cli.options import (
     print_findings,
     refuse,
 )
-from callability.cli.policies import Loaded, loaded_from
 from callability.cli.policy_service import (
     INSECURE_LISTEN,
     INSECURE_METRICS,
@@ -49,6 +48,7 @@ from callability.cli.policy_service import (
     certificate_files,
     refuse_certificate,
 )
+from callability.cli.served_policy import Loaded, loaded_from
 from callability.cli.service_settings import SETTINGS, Value, read_setting, settings_or_exit, unused_variables
 from callability.cli.terminal import final_exit_code, number_of
 from callability.files.certificates import CertificateRefused

@@ -99,6 +99,8 @@ REFUSED = {
 
 WRONG = {
     "no such command": "chek",
+    "connect": "connect --agent",
+    "page": "page --nothing",
     "check": "check --engine none",
     "test": "test policy --filter no-such-test",
     "test with two options": "test policy --filter a --coverage 1",
@@ -176,8 +178,8 @@ WRONG = {
 }
 """Calls that name something unknown, or options that exclude each other."""
 
-WITHOUT_FILES = {"schema config", "schema records", "schema rules", "schema tests"}
-"""Commands that read and write no file."""
+WITHOUT_FILES = {"connect", "page", "schema config", "schema records", "schema rules", "schema tests"}
+"""Commands that read and write no file: of `connect` and `page`, the gateway does (`test_user_gateway.py`)."""
 
 
 @pytest.fixture(scope="module")

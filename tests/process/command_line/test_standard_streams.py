@@ -159,7 +159,8 @@ def _in_each_shell(
 SILENT = {"callers check", "inventory decide"}
 """Commands that print nothing on standard output if there is nothing to report."""
 CONNECTING = re.compile(
-    r"connecting `files`$|server `files` is connected$|server `files` lists 1 tool$|1 tool of 1 server |config `|listing the tools once more"
+    r"connecting `files`$|server `files` is connected$|server `files` lists 1 tool$|1 tool of 1 server |config `"
+    r"|listing the tools once more"
 )
 """What a command says about its progress."""
 LOST = {

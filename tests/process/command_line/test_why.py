@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -271,8 +272,8 @@ def test_the_lines_that_are_named_lift_the_locks_once_they_are_edited_as_reporte
     files: Files, reports: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     """Every lock at once, in a copy of the files; one without an edit has a command."""
-    for path in (files[0], files[0].with_name("approvals.yaml")):
-        (tmp_path / path.name).write_text(path.read_text())
+    for path in (files[0], files[0].with_name("approvals.yaml"), files[0].with_name("secrets.env")):
+        shutil.copy(path, tmp_path)
     arguments = ("--agent", "ci", "--config", str(tmp_path / files[0].name), "--policy", str(files[1]))
     tools = [held.tool for held in HELD]
     locked = json.loads(callability("preflight", *tools, *arguments, "--json").stdout)

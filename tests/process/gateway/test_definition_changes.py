@@ -34,7 +34,7 @@ def _pin(tool: dict[str, Any]) -> str:
 
 def _warnings(directory: Path) -> list[str]:
     lines = (directory / "gateway.log").read_text().splitlines()
-    return [line.partition("definition_changes: ")[2] for line in lines if "definition_changes: " in line]
+    return [line.partition("observability: ")[2] for line in lines if "observability: " in line]
 
 
 def _other(description: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_a_change_across_a_restart_is_reported(approvals: dict[str, str], tmp_pa
     ]
     assert json.loads(file.read_text()) == {"files": {"read": _pin(POISONED)}}
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert "definition_changes" not in file.read_text()
+    assert "observability" not in file.read_text()
 
 
 def test_a_form_is_remembered_while_its_tool_is_not_listed(tmp_path: Path) -> None:

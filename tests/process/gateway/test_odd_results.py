@@ -297,8 +297,9 @@ async def test_an_odd_tool_costs_nothing_where_nothing_is_decided_by_what_is_odd
     """It is found and called as if that were not there, as are the tools beside it."""
     tools = [{**FINE, "name": f"odd{index}", **odd} for index, odd in enumerate(HARMLESS)]
     async with listing([FINE, *tools], how, tmp_path) as (client, _):
-        found = await retrieve(client, "odd fine", limit=100, include_disabled=True)
-        assert {each["name"] for each in found["tools"]} == {f"it:{tool['name']}" for tool in (FINE, *tools)}
+        found = [await retrieve(client, query, limit=100, include_disabled=True) for query in ("odd", "fine")]
+        names = {each["name"] for answer in found for each in answer["tools"]}
+        assert names == {f"it:{tool['name']}" for tool in (FINE, *tools)}
         [it] = await servers(client)
         assert (it["state"], "note" in it, "error" in it["load"]) == ("connected", False, False)
 

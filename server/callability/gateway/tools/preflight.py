@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rapidfuzz import fuzz, process
-
 from callability.adapter.judgement import status_of
 from callability.adapter.phrases import fill, with_declared
 from callability.adapter.rejection import unread_sentence
@@ -171,6 +169,9 @@ class Preflight:
     async def _not_found(self, name: str) -> dict[str, Any]:
         judgement = await self._decisions.judge(self._inventory.known_servers().values())
         names = sorted({tool.name for tool in judgement.callable})
+        # Most agents send names that exist.
+        from rapidfuzz import fuzz, process  # noqa: PLC0415
+
         near = process.extract(name[:256], names, scorer=fuzz.ratio, score_cutoff=_NEAR, limit=_MOST_NEAR)
         result = _unavailable(name, "not_found", _NOT_FOUND, _LOOK, "configure")
         return result | ({"did_you_mean": [found for found, _, _ in near]} if near else {})

@@ -1,0 +1,70 @@
+"""The policy that a command serves: checked in a process of its own, as each edit of it is.
+
+So nothing of the compiler is imported here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from callability.cli.options import refuse
+from callability.contract.finding import Finding, finding_lines
+from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
+from callability.files.policy_source import PolicySource
+from callability.files.shipped_policy import shipped_policy
+from callability.kernel.policy import CheckedPolicy
+from callability.service.edits import checked_source
+
+REFUSED = "the policy is refused"
+
+
+class PolicyRefused(Exception):
+    """A policy with errors."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(REFUSED)
+        self.findings = findings
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A policy that was accepted, and the source that it was loaded from."""
+
+    checked: CheckedPolicy
+    source: PolicySource
+
+
+def loaded_to_serve(directory: Path | None) -> Loaded:
+    """Return the policy in a directory, by default the shipped one, as `loaded_from` does."""
+    return loaded_from(PolicyDirectory(directory or shipped_policy()))
+
+
+def loaded_from(origin: PolicyOrigin) -> Loaded:
+    """Return the policy of an origin with its source, so that edits are noticed.
+
+    Warnings go to the log. A policy that is refused exits with code 1.
+    """
+    try:
+        return asyncio.run(load_policy_of(origin))
+    except PolicyRefused as refused:
+        refuse(refused.findings, REFUSED)
+
+
+async def load_policy_of(origin: PolicyOrigin) -> Loaded:
+    """Return the policy of an origin with its source; warnings go to the log.
+
+    Raises:
+        PolicyRefused: it has errors.
+    """
+    source = await asyncio.to_thread(origin.source)
+    checked = await checked_source(source)
+    if not checked.bundle:
+        raise PolicyRefused(checked.findings)
+    origin.accept(source)
+    for each in finding_lines(checked.findings):
+        logging.getLogger(__name__).warning("%s", each)
+    return Loaded(checked, source)
