@@ -13,7 +13,7 @@ import sys
 from dataclasses import replace
 
 try:
-    from callability.compiler import loading
+    from callability.compiler import policy as loading
 except ImportError:  # a process of another program
     loading = None
 

@@ -223,8 +223,5 @@ def _tools_of(inventory: Path) -> Callable[[Policy, Policy], tuple[ToolChange, .
     """Return what compares the answers of two policies for the tools of an inventory; exit with code 1 if it
     cannot be read.
     """
-    # It imports the service, which takes as long as a comparison of small policies.
-    pass  # MOVED
-
     request = read_inventory(inventory)
     return lambda old, new: tool_changes(old, new, request)

@@ -203,7 +203,7 @@ async def test_an_answer_that_is_too_large_is_an_error_that_says_so(upstream: st
 async def test_a_tool_is_found_with_the_schema_and_the_annotations_of_its_upstream(upstream: str, both: Both) -> None:
     """As a direct client lists it, under its name and its server's."""
     listed = {tool.name: tool for tool in (await both.direct[upstream].list_tools()).tools}
-    found = await retrieve(both.agent, "sheep", limit=100)
+    found = await retrieve(both.agent, "sheep", limit=100, schemas="full")
     entries = {each["name"]: each for each in found["tools"]}
     for name, tool in listed.items():
         as_json = tool.model_dump(mode="json", by_alias=True, exclude_none=True)

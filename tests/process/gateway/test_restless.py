@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import re
 import sys
@@ -19,7 +20,7 @@ from callability.gateway.tools import discovery
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing
 from support.checkout import UPSTREAMS
-from support.gateways import bad, shelf, write_config
+from support.gateways import bad, shelf, text_of, write_config
 from support.local_policy import local_policy
 
 pytestmark = pytest.mark.anyio
@@ -44,8 +45,7 @@ def numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _structured(gateway: Gateway, tool: str, arguments: dict[str, str]) -> dict[str, Any]:
     answer = await gateway.answer(tool, arguments)
     assert isinstance(answer, CallToolResult)
-    structured: dict[str, Any] | None = answer.structured_content
-    assert structured is not None
+    structured: dict[str, Any] = answer.structured_content or json.loads(text_of(answer))
     return structured
 
 

@@ -105,7 +105,7 @@ def test_every_dependency_has_its_reason_and_the_extra_that_installs_it() -> Non
         (re.split(r"[>=;\[ ]", each, maxsplit=1)[0], extra)
         for extra, every in {"base": project["dependencies"], **extras}.items()
         for each in every
-        if extra in {"base", "policy", "gateway", "studio", "columns", "bundle", "otel"}
+        if extra in {"base", "policy", "gateway", "studio", "columns", "bundle", "otel", "keyring", "semantic"}
         and not each.startswith("callability[")
     }
     table = README.split("## What each dependency is for")[1].split("\n## ")[0]
@@ -126,7 +126,7 @@ def test_every_target_that_a_document_names_can_be_made() -> None:
 
 def _codes() -> set[str]:
     """Return every code that a finding of the program can have."""
-    makers = {"Finding", "find", "_find", "_refused", "refused", "PydanticCustomError", "_matching"}
+    makers = {"Finding", "find", "_find", "_refusal", "refusal", "refused_source", "PydanticCustomError", "_matching"}
     codes = set()
     for path in (ROOT / "server/callability").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -86,7 +86,7 @@ def test_a_refused_call_returns_its_id_and_is_logged_with_the_reason(tmp_path: P
                 check(CheckToolRequest(tool="t"), metadata=(*metadata, ("x-request-id", f"r-{number}")))
             assert _id_in(caught.value.trailing_metadata()) == [f"r-{number}"]
         lines = _calls(log, 3)
-    ended = {line["request_id"]: line for line in lines if line["logger"].endswith("call_log")}
+    ended = {line["request_id"]: line for line in lines if line["logger"].endswith("service.metrics")}
     assert {name: (line["code"], line["reason"], line.get("caller")) for name, line in ended.items()} == {
         "r-0": ("INVALID_ARGUMENT", "NAME_EMPTY", "clerk"),
         "r-1": ("UNAUTHENTICATED", "TOKEN_UNKNOWN", None),
@@ -115,7 +115,7 @@ def test_a_call_that_its_client_gives_up_is_logged_without_a_reason(how: str, tm
             call.cancel()
         else:
             assert call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-        [line] = [each for each in _calls(log, 1) if each["logger"].endswith("call_log")]
+        [line] = [each for each in _calls(log, 1) if each["logger"].endswith("service.metrics")]
     assert (line["method"], line["code"]) == ("ValidatePolicy", "CANCELLED")
     assert "reason" not in line
 
