@@ -66,10 +66,10 @@ def test_an_edit_whose_check_fails_is_rejected_and_not_checked_again(tmp_path: P
     (tmp_path / "start").mkdir()
     (tmp_path / "start/sitecustomize.py").write_text(
         f"from callability.kernel.policy import CheckedPolicy\n"
-        f"whole = CheckedPolicy.packed\n"
+        f"whole = CheckedPolicy.pack\n"
         f"def packed(checked):\n    open({str(checks)!r}, 'a').write('check ')\n"
         f"    return whole(checked) if len(open({str(checks)!r}).read().split()) == 1 else b'nothing'\n"
-        "CheckedPolicy.packed = packed\n"
+        "CheckedPolicy.pack = packed\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"), prepend=os.pathsep)
     with served(Path(shutil.copytree(POLICY, tmp_path / "policy"))) as service:
@@ -104,7 +104,7 @@ def test_an_edit_without_a_bundle_is_rejected_and_not_checked_again(
     writes, start = directory.parent / "writes", directory.parent / "no-bundle"
     start.mkdir()
     (start / "sitecustomize.py").write_text(
-        "from callability.bundling import writing\n"
+        "from callability.compiler import bundle_writing as writing\n"
         "from callability.contract.finding import Finding, Place\n"
         "from callability.compiler.diagram import NotDecided\n"
         "right = writing.payload_of\n"

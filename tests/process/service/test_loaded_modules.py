@@ -21,7 +21,7 @@ def report(*_):
     os.replace(path + ".part", path)
 signal.signal(signal.SIGUSR1, report)
 """
-COMPILING = ("callability.compiler.", "callability.bundling.", "durable.")
+COMPILING = ("callability.compiler.", "durable.")
 
 
 @pytest.fixture
