@@ -65,7 +65,7 @@ def test_a_server_that_is_silent_at_the_newer_handshake_gets_the_older_one_in_th
     assert _record(tmp_path) == [*FIRST, "initialize", "tools/list", "tools/call"]
 
 
-@pytest.mark.parametrize("server", ["gate.py", "older_stdio.py"], ids=["newer", "older"])
+@pytest.mark.parametrize("server", ["good_stdio.py", "older_stdio.py"], ids=["newer", "older"])
 def test_a_server_that_starts_slowly_loses_nothing(server: str, tmp_path: Path) -> None:
     """It finds both handshakes when it begins to read, and is started once."""
     given = [str(UPSTREAMS / server), *(["refuses it", str(tmp_path / "record")] if server == "older_stdio.py" else [])]
