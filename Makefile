@@ -166,11 +166,11 @@ SINCE ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 go-api: $(VENV)/go/installed ## Print how the exported names of the Go modules changed since the last release, or SINCE.
 	bash tests/go/api_changes.sh "$(SINCE)"
 
-# It fetches https://vuln.go.dev; `GO_VULN=file:///DIRECTORY` is a copy of that database.
-GO_VULN ?= https://vuln.go.dev
+# It fetches the database of the Go project, or reads a copy of it: `GO_VULN=file:///DIRECTORY`.
+GO_VULN ?=
 go-vuln: $(VENV)/go/installed ## Look for known vulnerabilities that the code of the Go modules reaches.
 	for module in clients/go clients/go/remote clients/go/mcpgo clients/go/mark3labs examples/go; do \
-	  (cd $$module && $(CURDIR)/$(VENV)/go/govulncheck -db $(GO_VULN) ./...) || exit 1; done
+	  (cd $$module && $(CURDIR)/$(VENV)/go/govulncheck $(if $(GO_VULN),-db $(GO_VULN)) ./...) || exit 1; done
 
 # Interesting inputs are large, and to make each smaller would take most of the time.
 GO_FUZZ ?= 10000000x
