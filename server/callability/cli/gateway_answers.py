@@ -206,11 +206,11 @@ class WrittenFile:
 
     def removal(self, keys: Sequence[str | int]) -> tuple[Sequence[str | int], int]:
         """Return the keys of what is removed with an entry, since nothing may be left empty, and its last line."""
-        while len(keys) > 2 and self.has(keys) and _size(find_node(self.root, keys[:-1])[1]) == 1:  # type: ignore[arg-type]
+        if self.root is None:
+            return keys, 0
+        while len(keys) > 2 and self.has(keys) and _size(find_node(self.root, keys[:-1])[1]) == 1:
             keys = keys[:-1]
-        return keys, max(
-            (place.line for place in _places(find_node(self.root, keys)[1])), default=0
-        ) if self.root else 0
+        return keys, max((place.line for place in _places(find_node(self.root, keys)[1])), default=0)
 
     def has(self, keys: Sequence[str | int]) -> bool:
         """Say whether a value is there."""

@@ -95,7 +95,7 @@ function drawAgents() {
   select.value = agent;
 }
 
-/** Send what a person decided about what was shown, and say what came of it. */
+/** Send what a person decided about what was shown, and report the result. */
 async function act(what, item, seen) {
   if (acting) return;
   acting = true;
