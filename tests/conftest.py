@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import grpc
 import pytest
@@ -63,6 +65,13 @@ def channel(address: str) -> Iterator[grpc.Channel]:
     """A channel to the server."""
     with grpc.insecure_channel(address) as opened:
         yield opened
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A temporary directory for Unix sockets: that of `tmp_path` has a name that can be too long for one."""
+    with TemporaryDirectory(prefix="c-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

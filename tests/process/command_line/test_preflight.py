@@ -16,9 +16,9 @@ from support.waiting import eventually
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A config with a tool for each exit code."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(short_path))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     servers = {
         "files": shelf(tmp_path, "files", READ, SEND, disabled_tools=["send_mail"]),

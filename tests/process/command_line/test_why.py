@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -172,8 +173,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
     # What a secret stands for belongs to the config, and is no edit of it.
     (directory / "secrets.env").write_text("TOKEN=a-token-of-git\n")
     (directory / "secrets.env").chmod(0o600)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(directory / "home"))
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(prefix="c-") as home:
+        patch.setenv("XDG_CONFIG_HOME", home)
         patch.delenv("XDG_RUNTIME_DIR", raising=False)
         patch.delenv("CALLABILITY_CONFIG", raising=False)
         with http_gateway(config, "--policy", str(policy), has_status_socket=True):

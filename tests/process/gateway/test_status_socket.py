@@ -24,12 +24,12 @@ from support.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of configuration files of a user who has none."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(short_path))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.delenv("CALLABILITY_CONFIG", raising=False)
-    return tmp_path / "home/callability"
+    return short_path / "callability"
 
 
 def _config(directory: Path) -> Path:

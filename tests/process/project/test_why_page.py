@@ -19,9 +19,8 @@ DIRECTORY = "/srv/gateway"
 """The directory of the gateway on the pages."""
 
 
-def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    home = str(directory / "home")
-    environment = os.environ | {"PATH": PATH, "COLUMNS": "120", "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config"}
+def _run(command: str, directory: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PATH": PATH, "COLUMNS": "120", "HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
     environment.pop("XDG_RUNTIME_DIR", None)
     return subprocess.run(
         ["sh", "-c", command.replace(DIRECTORY, str(directory))],
@@ -35,7 +34,7 @@ def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("page", ["why.md", "backup.md"])
-def test_a_page_for_operators_can_be_followed_to_its_end(page: str, tmp_path: Path) -> None:
+def test_a_page_for_operators_can_be_followed_to_its_end(page: str, tmp_path: Path, short_path: Path) -> None:
     """In the directory of its gateway, which may be any."""
     text = (DOCS / page).read_text(encoding="utf-8")
     ran = 0
@@ -46,7 +45,7 @@ def test_a_page_for_operators_can_be_followed_to_its_end(page: str, tmp_path: Pa
                 (tmp_path / file).write_text(content)
                 continue
             for command, shown in sessions_of(content):
-                done = _run(command, tmp_path)
+                done = _run(command, tmp_path, short_path)
                 assert done.returncode == int(code or 0), f"{command} printed\n{done.stdout}{done.stderr}"
                 wanted = pattern(shown.replace(DIRECTORY, str(tmp_path)))
                 assert re.fullmatch(wanted, done.stdout), f"{command} printed\n{done.stdout}"
