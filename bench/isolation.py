@@ -88,7 +88,7 @@ def _timed(runner: asyncio.Runner, policy: PolicyClient, servers: Servers) -> Fi
         started = perf_counter()
         pool.apply(config)
         well = [supervisor for name, supervisor in pool.supervisors.items() if name.startswith("well")]
-        await asyncio.gather(*(supervisor.loaded() for supervisor in well))
+        await asyncio.gather(*(supervisor.wait_until_loaded() for supervisor in well))
         taken = perf_counter() - started
         assert all(supervisor.outcome and supervisor.outcome.status is LoadStatus.AVAILABLE for supervisor in well)
         await pool.close()

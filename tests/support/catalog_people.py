@@ -32,7 +32,7 @@ class Person:
         self.question: ConsentRequest | None = None
         self.dialog: asyncio.Future[ConsentAnswer | None] | None = None
 
-    def returned(self, question: ConsentRequest) -> InputRequiredResult:
+    def request_of(self, question: ConsentRequest) -> InputRequiredResult:
         """Record the request."""
         self.question = question
         return InputRequiredResult(input_requests={}, request_state=question.id)

@@ -73,7 +73,7 @@ class StandIn:
         self.called: list[str] = []
         self._says = shelf.says
 
-    async def connected(self) -> None:
+    async def connect(self) -> None:
         """Fail where there is no connection.
 
         Raises:

@@ -77,7 +77,7 @@ class DeclaredLabels:
             raise NotPublished("the service does not publish the labels that its policy declares")
         return cls({label.fact: tuple(label.values) for label in labels})
 
-    def undeclared(self, kind: str, labels: Mapping[str, str]) -> Iterator[tuple[str, UnreadInput]]:
+    def find_undeclared(self, kind: str, labels: Mapping[str, str]) -> Iterator[tuple[str, UnreadInput]]:
         """Yield the labels of a `server`, a `tool` or an `agent` that the policy cannot read, each with its key."""
         for key, value in labels.items():
             fact = f"{kind}.label.{key}"
@@ -125,7 +125,7 @@ class DeclaredInputs:
         """Return the facts of a `server`, a `tool` or an `agent`."""
         return tuple(fact.name for fact in self.facts.values() if fact.subject == kind)
 
-    def undeclared(self, kind: str, facts: Mapping[str, str]) -> Iterator[UnreadInput]:
+    def find_undeclared(self, kind: str, facts: Mapping[str, str]) -> Iterator[UnreadInput]:
         """Yield the facts of a `server`, a `tool` or an `agent` that the policy cannot read."""
         for name, value in facts.items():
             fact = self.facts.get(name)
@@ -190,10 +190,10 @@ def _unread_of(
 ) -> Iterator[UnreadInput]:
     for group in _missing(reads, groups):
         yield UnreadInput(InputFault.MISSING_GROUP, group)
-    for _, found in declared.labels.undeclared(kind, facts.labels.values):
+    for _, found in declared.labels.find_undeclared(kind, facts.labels.values):
         yield found
     sent = facts.declared_facts.values
-    yield from declared.undeclared(kind, sent)
+    yield from declared.find_undeclared(kind, sent)
     for fact in declared.facts.values():
         if fact.subject == kind and fact.name in reads and fact.name not in sent and not fact.asserted:
             yield UnreadInput(InputFault.MISSING_FACT, fact.name)

@@ -114,9 +114,9 @@ def fill(
 
 
 def _phrase(action: str, phrases: Phrases, names: Mapping[str, str]) -> str:
-    def named(match: re.Match[str]) -> str:
+    def name_of(match: re.Match[str]) -> str:
         name = names.get(match[1], "")
         return name if is_plain(name) and not name.startswith("-") else match[1].upper()
 
     phrase = phrases.get(action)
-    return _NAME_IN_PHRASE.sub(named, phrase) if phrase else NEUTRAL.get(action) or action.replace("_", " ")
+    return _NAME_IN_PHRASE.sub(name_of, phrase) if phrase else NEUTRAL.get(action) or action.replace("_", " ")

@@ -72,7 +72,7 @@ def as_text(checked: CheckReport, *, verbose: bool) -> str:
     check = checked.check
     findings = in_order((*check.findings, *(checked.notes() if verbose else ())))
     lines = [*finding_lines(findings)]
-    refused = _unproved(check)
+    refused = _count_unproved(check)
     for name in QUESTIONS:
         if name in refused:
             lines += [name, f"  refused       {number_of(refused[name], 'error')} (see above), nothing is proved"]
@@ -90,7 +90,7 @@ def as_text(checked: CheckReport, *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def _unproved(check: Check) -> dict[str, int]:
+def _count_unproved(check: Check) -> dict[str, int]:
     """Return the rule sets that could not be proved because of errors in their files, with the number of these."""
     errors = Counter(Path(each.place.file).stem for each in check.findings if each.severity is Severity.ERROR)
     return {name: errors[name] for name in QUESTIONS if name not in check.proved and errors[name]}
@@ -166,7 +166,7 @@ def as_json(checked: CheckReport) -> str:
         "revision": check.policy.revision if check.policy else None,
         "semantics": SEMANTICS,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
-        "refused_rule_sets": list(_unproved(check)),
+        "refused_rule_sets": list(_count_unproved(check)),
         **findings_data(check.findings),
         "notes": findings_data(checked.notes())["findings"],
     }

@@ -105,9 +105,9 @@ def chosen_gateway(config: Path | None, agent: str | None, pid: int | None) -> R
         if len(matching) != 1 or gateway is not matching[0]:
             gateway.close()
     if pid is not None and not matching:
-        leave(f"no gateway of this user runs as process {pid}{_listed(running)}", 2)
+        leave(f"no gateway of this user runs as process {pid}{_list_gateways(running)}", 2)
     if len(matching) > 1:
-        leave(f"several gateways match: name one by `--gateway PID`{_listed(matching)}", 2)
+        leave(f"several gateways match: name one by `--gateway PID`{_list_gateways(matching)}", 2)
     return matching[0] if matching else None
 
 
@@ -115,12 +115,12 @@ def _running_gateways() -> Iterator[RunningGateway]:
     """Yield the gateways of this user that answer; sockets that a gateway left behind are removed."""
     for directory in socket_directories():
         for path in sorted(directory.glob("*.sock")):
-            gateway = _connected(path)
+            gateway = _connect(path)
             if gateway is not None:
                 yield gateway
 
 
-def _connected(path: Path) -> RunningGateway | None:
+def _connect(path: Path) -> RunningGateway | None:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(ANSWER_SECONDS)
     try:
@@ -162,7 +162,7 @@ def _is_same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve()
 
 
-def _listed(gateways: Sequence[RunningGateway]) -> str:
+def _list_gateways(gateways: Sequence[RunningGateway]) -> str:
     """Return the lines that list gateways; empty if there are none."""
     return "".join(
         f"\n  {each.pid}: config {escape(str(each.config))}, started {escape(str(each.about.get('started')))}, "
@@ -407,7 +407,7 @@ class FileAnswers:
         async def ask(gateway: Gateway) -> dict[str, Any]:
             return await gateway.lock_reports.report(files.config, server, tool)
 
-        report = asyncio.run(self._answered(ask, {server}))
+        report = asyncio.run(self._answer(ask, {server}))
         digests = {"config": files.config.digest, "approvals": files.approvals.digest}
         return report | {"in_effect": digests, "refused_edits": dict(refused_edits(files.approvals))}
 
@@ -417,7 +417,7 @@ class FileAnswers:
         async def ask(gateway: Gateway) -> dict[str, Any]:
             return await gateway.preflight.check(required)
 
-        return asyncio.run(self._answered(ask, {each.partition(":")[0] for each in required.ids}))
+        return asyncio.run(self._answer(ask, {each.partition(":")[0] for each in required.ids}))
 
     @property
     def places(self) -> FactPlaces:
@@ -425,7 +425,7 @@ class FileAnswers:
         approvals = self.files.path if self.files.named else None
         return FactPlaces.of(self.files.config.path, approvals, self._directory, self.rules)
 
-    async def _answered(self, ask: _Ask, servers: Collection[str]) -> dict[str, Any]:
+    async def _answer(self, ask: _Ask, servers: Collection[str]) -> dict[str, Any]:
         log_to_standard_error(LogLevel.ERROR)
         files, connecting = self.files, () if self._query.offline else servers
         try:

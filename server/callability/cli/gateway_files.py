@@ -111,7 +111,7 @@ class GatewayFiles:
                 self.check_recordable(server, tool)
         kept = not self.named and self.path.exists()
         change_file(self.path, tree, create=not self.named)
-        record_command(self.config, self.path, _decided(tree))
+        record_command(self.config, self.path, _decisions(tree))
         if not self.named:
             change_file(self.config.path, {"approvals": DEFAULT_APPROVALS})
             others = ", which had records already" if kept else ""
@@ -136,7 +136,7 @@ _COMMANDS = {
 """The command that makes each change."""
 
 
-def _decided(tree: Tree) -> Iterator[tuple[Change, Mapping[str, object]]]:
+def _decisions(tree: Tree) -> Iterator[tuple[Change, Mapping[str, object]]]:
     """Yield what values of approvals decide, each with what it is about."""
     for server, tools in tree.items():
         for tool, values in tools.items() if isinstance(tools, Mapping) else ():
@@ -169,7 +169,9 @@ def record_command(config: Config, file: Path, changes: Iterable[tuple[Change, M
         return
     recorder = Recorder(options, By.COMMAND)
     for change, about in changes:
-        recorder.changed(change, command=f"callability {_COMMANDS[change]}", user=os.getuid(), file=digest, **about)
+        recorder.record_change(
+            change, command=f"callability {_COMMANDS[change]}", user=os.getuid(), file=digest, **about
+        )
     recorder.close()
     if recorder.writer.dropped:
         typer.echo("callability: the change is not recorded: the records cannot be written", err=True)

@@ -154,7 +154,7 @@ async def connected_options(
         shadow=Shadow(metrics.registry, recorder) if candidate else None,
         command_records=_of_commands(config, records),
     )
-    async with AsyncExitStack() as stack, _closed(recorder):
+    async with AsyncExitStack() as stack, _closing(recorder):
         if options.shadow and candidate:
             await stack.enter_async_context(follow_edits(shadow_edits(options.shadow, origin_at(candidate))))
         beginning = _Beginning(stack, options, directory, service)
@@ -203,7 +203,7 @@ class _Beginning:
             own.replaced = labels.look
         else:
             # An edit at a service is seen by the first answer of another revision.
-            options.policy.answered = labels.answered
+            options.policy.note_revision = labels.note_revision
         options.policy.begin(client)
         await labels.start(options.config)
         await self._stack.enter_async_context(follow_edits(_edits(options, own, self._directory, of_policy)))
@@ -224,7 +224,7 @@ def _recorder(records: RecordOptions | None, metrics: Metrics, *, semantics: int
 
 
 @asynccontextmanager
-async def _closed(recorder: Recorder | None) -> AsyncIterator[None]:
+async def _closing(recorder: Recorder | None) -> AsyncIterator[None]:
     """Write the last records at the end of the context."""
     try:
         yield

@@ -183,7 +183,7 @@ class OwnPolicy:
         before = self._policy.revision
         self._policy = await asyncio.to_thread(self._give, checked)
         if self._recorder is not None:
-            self._recorder.changed(Change.POLICY, applied=True, before=before, after=self._policy.revision)
+            self._recorder.record_change(Change.POLICY, applied=True, before=before, after=self._policy.revision)
         self.is_broken = False
         self._reports.report_applied(self._policy, checked)
         self.replaced()
@@ -193,7 +193,7 @@ class OwnPolicy:
         self.is_broken = True
         if self._recorder is not None:
             before = self._policy.revision
-            self._recorder.changed(Change.POLICY, applied=False, before=before, after=rejected.revision)
+            self._recorder.record_change(Change.POLICY, applied=False, before=before, after=rejected.revision)
         self._reports.report_rejected(rejected, self._policy.revision)
 
     def _give(self, checked: CheckedPolicy) -> LocalPolicy:

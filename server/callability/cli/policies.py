@@ -141,7 +141,7 @@ def watch_policy(origin: PolicyOrigin, act: Callable[[PolicySource], bool]) -> b
     async def follow() -> None:
         nonlocal came_of_it
         seen = None
-        async for _ in looks(origin.followed):
+        async for _ in looks(origin.watched_paths):
             written = origin.source()
             if written.digest != seen:
                 seen = written.digest

@@ -77,7 +77,7 @@ def preflight(
     """
     named = [*(tools or ()), *(_ids_in(file) if file else ())]
     try:
-        required = RequiredTools.named(named)
+        required = RequiredTools.of_ids(named)
     except MalformedRider:
         leave(f"name 1 to {MOST_TOOLS} tools, as arguments or by `--file`; these are {len(named)}", 2)
     service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)

@@ -19,7 +19,7 @@ from callability.kernel.envelope import MAX_BYTES, BundleRefused
 from callability.kernel.policy import LocalPolicy, read
 from callability.process.regular_file import read_regular
 from callability.records.format import schema
-from callability.records.reading import NoRecords, Reading, followed, object_in, sources_of
+from callability.records.reading import NoRecords, Reading, follow_records, object_in, sources_of
 from callability.records.replay import Changed, Differences, Replay, Tally
 
 FilesArgument = Annotated[
@@ -73,7 +73,7 @@ def show(
     given = {name: value for name, value in wanted.items() if value is not None}
     start = _start(since) if since else ""
     reading = _reading(files)
-    lines = followed(files) if follow else reading.lines()
+    lines = follow_records(files) if follow else reading.lines()
     for line in _read(lines):
         record = object_in(line)
         if record is None or str(record.get("time", "")) < start:
@@ -121,7 +121,7 @@ def replay(files: FilesArgument, against: AgainstOption, as_json: JsonOption = F
     policy = _policy(against)
     lines = _read(reading.lines())
     found = Replay(policy).differences(lines, may_repeat=reading.may_repeat)
-    data = {"reading": _lost(reading), **_replayed(policy, found)}
+    data = {"reading": _losses(reading), **_replay(policy, found)}
     typer.echo(json.dumps(data, indent=2) if as_json else "\n".join(_replay_text(reading, found)))
     raise typer.Exit(1 if found.found else 0)
 
@@ -215,7 +215,7 @@ def _change_text(record: Mapping[str, Any]) -> str:
     return " ".join(filter(None, parts))
 
 
-def _lost(reading: Reading) -> dict[str, int]:
+def _losses(reading: Reading) -> dict[str, int]:
     return {
         "files": reading.files,
         "records": reading.records,
@@ -232,7 +232,7 @@ def _rows(counter: Counter[Any], names: tuple[str, ...]) -> list[dict[str, Any]]
 
 def _as_data(reading: Reading, tally: Tally, never: list[tuple[str, str]] | None) -> dict[str, Any]:
     return {
-        "reading": _lost(reading),
+        "reading": _losses(reading),
         "from": tally.first,
         "to": tally.last,
         "decisions": tally.decisions,
@@ -312,7 +312,7 @@ def _loss_text(reading: Reading, repeated: int) -> Iterator[str]:
         yield f"{number_of(reading.unended, 'process')} without an end: running, or killed with what was not written"
 
 
-def _replayed(policy: LocalPolicy, found: Differences) -> dict[str, Any]:
+def _replay(policy: LocalPolicy, found: Differences) -> dict[str, Any]:
     return {
         "revision": policy.revision,
         "decided": found.decided,

@@ -39,7 +39,7 @@ def review_lines(tool: UpstreamTool, record: ApprovalRecord | None, definitions:
     if record is None or not record.is_pinned or tool.fingerprint.matches(record.sha256):
         yield from _lines(definition_of(tool))
         return
-    before = definitions.kept(record.sha256)
+    before = definitions.find(record.sha256)
     if before is None:
         since = last_seen(record)
         yield f"it changed after {since}, and the text of that form, {record.sha256}, is not kept; as it is now:"

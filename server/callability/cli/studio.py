@@ -35,12 +35,12 @@ def studio(
     if not directory.is_dir():
         leave(str(source_in(directory).findings[0]), 1)
 
-    def started(url: str) -> None:
+    def print_start(url: str) -> None:
         typer.echo(f"listening on {url}")
         if open_browser:
             webbrowser.open(url)
 
     try:
-        asyncio.run(run(directory.resolve(), address, started, writable=policy is not None))
+        asyncio.run(run(directory.resolve(), address, print_start, writable=policy is not None))
     except AddressRefused as error:
         leave(str(error), 2)

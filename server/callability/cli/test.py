@@ -301,7 +301,7 @@ def test(
             leave(f"no test has {as_code(wanted)} in its name", 2)
         if to:
             try:
-                with output_to(to, origin.followed()) as stream:
+                with output_to(to, origin.watched_paths()) as stream:
                     stream.write(junit(tested))
             except OutputRefused as error:
                 leave(str(error), 1)

@@ -80,7 +80,7 @@ class StandIns:
     def __init__(self) -> None:
         self._tools: dict[str, str] = {}
 
-    def requested(self, tool: str, facts: ToolFacts) -> Tool:
+    def describe(self, tool: str, facts: ToolFacts) -> Tool:
         """Return what a request holds about a tool: the tool, or a name that is too long, in place of one too large."""
         # Four bytes are the most that a character has.
         short = len(tool) <= MAX_BYTES // 4 or byte_length(tool) <= MAX_BYTES
@@ -90,7 +90,7 @@ class StandIns:
         self._tools[name] = tool
         return Tool(name=name)
 
-    def judged(self, judged: JudgedTool) -> JudgedTool:
+    def under_its_name(self, judged: JudgedTool) -> JudgedTool:
         """Return a judged tool under the name that it has."""
         return judged._replace(tool=self._tools[judged.tool]) if judged.tool in self._tools else judged
 
@@ -122,8 +122,8 @@ class KnownServer:
 
     def question(self, tools: Iterable[str] | None = None, stand_ins: StandIns | None = None) -> pb.ServerTools:
         """Return what a request holds about some of the tools, or about all."""
-        requested = stand_ins.requested if stand_ins else _tool_of_request
-        messages = [requested(tool, self.tools[tool]) for tool in (self.tools if tools is None else tools)]
+        describe = stand_ins.describe if stand_ins else _tool_of_request
+        messages = [describe(tool, self.tools[tool]) for tool in (self.tools if tools is None else tools)]
         return pb.ServerTools(name=self.name, facts=self.facts, tools=messages)
 
 
@@ -214,7 +214,7 @@ class Judgements:
             _check_names(servers, self._separator)
             raise PolicyUnavailable("the policy service gave an answer to another question", "INTERNAL") from error
         found: dict[str, dict[str, JudgedTool]] = {}
-        for tool in map(stand_ins.judged, judgement.tools):
+        for tool in map(stand_ins.under_its_name, judgement.tools):
             found.setdefault(tool.server, {})[tool.tool] = tool
         for known in servers:
             before = by_now.get(known.name)

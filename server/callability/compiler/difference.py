@@ -212,20 +212,20 @@ def _effect(rule: Rule, decided: Decided) -> Effect:
         for box in islice(boxes(certain, certain, decided.sets), MAX_CONDITIONS):
             where.append(decided.sets.space.question.describe(box))
             left -= combinations_in(box, decided.sets)
-    undetermined = decided.undetermined(rule.id).size
+    undetermined = decided.where_undetermined(rule.id).size
     return Effect(rule, certain.size, undetermined, tuple(where), not left, witness)
 
 
 def _overlap(rule_set: RuleSet, upper: int, lower: int, decided: Decided) -> Overlap | None:
     rules = rule_set.rules
     between = rules[upper : lower + 1]
-    both = decided.sets.truths(between[-1].when).possible & decided.reached(between[0].id)
+    both = decided.sets.truths(between[-1].when).possible & decided.where_reached(between[0].id)
     if not both:
         return None
     exchanged = (between[-1], *between[1:-1], between[0])
     # Elsewhere both are false, wherever they are.
     either = decided.sets.truths(between[0].when).possible | decided.sets.truths(between[-1].when).possible
-    tried = decided.tried(between[0].id) & either
+    tried = decided.where_tried(between[0].id) & either
     before, after = (_answers(order, tried, decided.sets) for order in (between, exchanged))
     changed = decided.sets.none
     for answer, where in before.items():

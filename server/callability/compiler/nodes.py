@@ -160,17 +160,17 @@ class Nodes:
         """Return a diagram with a result wherever a set is, and unchanged elsewhere."""
         done: dict[tuple[Node, Node], Node] = {}
 
-        def changed(one: Node, where: Node) -> Node:
+        def change(one: Node, where: Node) -> Node:
             if where == EMPTY:
                 return one
             if where == FULL:
                 return result
             key = (one, where)
             if key not in done:
-                done[key] = self._each(changed, one, where, kept=True)
+                done[key] = self._each(change, one, where, kept=True)
             return done[key]
 
-        return changed(diagram, where)
+        return change(diagram, where)
 
     def restrict(self, node: Node, axis: int, points: Collection[int]) -> Node:
         """Return what of a set is at one of some points of an axis."""
@@ -276,13 +276,13 @@ class Nodes:
         """Return a set in which every test of an axis is replaced by what its children come to."""
         done: dict[Node, Node] = {}
 
-        def changed(one: Node) -> Node:
+        def change(one: Node) -> Node:
             tested = self._axis[one]
             if tested > axis:
                 return one
             if one not in done:
                 children = self._children[one]
-                done[one] = combined(children) if tested == axis else self.node(tested, tuple(map(changed, children)))
+                done[one] = combined(children) if tested == axis else self.node(tested, tuple(map(change, children)))
             return done[one]
 
-        return changed(node)
+        return change(node)

@@ -123,15 +123,15 @@ class Decided:
         """Return where a rule is reached and true."""
         return self._certain.get(rule, self.sets.none)
 
-    def undetermined(self, rule: str) -> CombinationSet:
+    def where_undetermined(self, rule: str) -> CombinationSet:
         """Return where a rule is reached and undetermined."""
         return self._undetermined.get(rule, self.sets.none)
 
-    def reached(self, rule: str) -> CombinationSet:
+    def where_reached(self, rule: str) -> CombinationSet:
         """Return where a rule is reached: it is true or undetermined, and every rule above it is false."""
-        return self.certain(rule) | self.undetermined(rule)
+        return self.certain(rule) | self.where_undetermined(rule)
 
-    def tried(self, rule: str) -> CombinationSet:
+    def where_tried(self, rule: str) -> CombinationSet:
         """Return where every rule above a rule is false, whatever it is itself."""
         return self._tries[rule]
 
@@ -145,7 +145,7 @@ class Decided:
         found: dict[str, CombinationSet] = {}
         for rule in self._rule_set.rules:
             found[rule.id] = left
-            left -= self.reached(rule.id)
+            left -= self.where_reached(rule.id)
         return found
 
 
@@ -249,7 +249,7 @@ def _rules(rule_set: RuleSet, decided: Decided) -> Iterator[tuple[_Key, _Place]]
 def _truths_to_try(rule_set: RuleSet, decided: Decided) -> Iterator[tuple[_Key, _Place]]:
     """Yield for each part of a condition that it is true, and that it is false."""
     for number, rule in enumerate(rule_set.rules):
-        tried = decided.tried(rule.id)
+        tried = decided.where_tried(rule.id)
         for part, atom in enumerate(atoms(rule.when)):
             truths = decided.sets.truths(atom)
             for truth, where in ((True, tried & truths.certain), (False, tried - truths.possible)):
@@ -279,7 +279,7 @@ class _Weighed:
     tried: CombinationSet
     open: Truths
 
-    def changed(self, certain: CombinationSet, possible: CombinationSet) -> CombinationSet:
+    def where_changed(self, certain: CombinationSet, possible: CombinationSet) -> CombinationSet:
         """Return where the rule would be another one with other truths of the part."""
         # Where a rule is tried is a large set, and the others are small: it is intersected last.
         of_certain = (self.truths.certain ^ certain) & self.open.certain
@@ -293,7 +293,7 @@ class _Weighed:
 def check_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
     """Find parts, and values in lists, without which each answer would be the same, in rules that decide."""
     for rule, weighed in _weigh_rules(rules, decided):
-        if not weighed.changed(decided.sets.none, decided.sets.none):
+        if not weighed.where_changed(decided.sets.none, decided.sets.none):
             what = f"part `{_part_text(weighed.part, decided)}` of"
             yield _never_matters(rule, weighed.part, what, weighed.truths.certain, decided)
         elif len(weighed.part.values) > 1:
@@ -317,8 +317,8 @@ def needless_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Findin
     """Find parts that are true wherever they matter; to say so may be what makes a rule readable."""
     every, none = decided.sets.all, decided.sets.none
     for rule, weighed in _weigh_rules(rules, decided):
-        matters = weighed.changed(none, none)
-        if matters and not weighed.changed(every, every):
+        matters = weighed.where_changed(none, none)
+        if matters and not weighed.where_changed(every, every):
             sentence = f"part `{_part_text(weighed.part, decided)}` of rule `{rule.id}` is true wherever it matters"
             hint = "the rule decides the same without it"
             witness = decided.sets.witness(matters)
@@ -331,7 +331,7 @@ def _weigh_rules(rules: tuple[Rule, ...], decided: Decided) -> Iterator[tuple[Ru
         if rule.when and decided.certain(rule.id) and sum(1 for _ in atoms(rule.when)) <= MAX_PARTS:
             every = Truths(decided.sets.all, decided.sets.all)
             for part, left_open in _open_parts(rule.when, every, decided.sets):
-                yield rule, _Weighed(part, decided.sets.truths(part), decided.tried(rule.id), left_open)
+                yield rule, _Weighed(part, decided.sets.truths(part), decided.where_tried(rule.id), left_open)
 
 
 def _open_parts(condition: Condition, matters: Truths, sets: CombinationSets) -> Iterator[tuple[Is, Truths]]:
@@ -371,7 +371,7 @@ def _elsewhere(rule: Rule, holds: CombinationSet, decided: Decided) -> tuple[Wit
     """Return facts of those for which a part is true, and what decides there."""
     if not holds:
         return None, "no combination of facts has it"
-    where = holds - decided.tried(rule.id) or holds
+    where = holds - decided.where_tried(rule.id) or holds
     verdict = decided.diagram.verdict_at(decided.sets.simplest(where))
     return decided.sets.witness(where), f"rule `{verdict.rule}` decides without it"
 
@@ -420,7 +420,7 @@ def _together(read: Collection[str], rule_set: RuleSet) -> str:
 
 def _covers(holds: CombinationSet, rule_set: RuleSet, decided: Decided) -> list[str]:
     """Return the rules that are reached somewhere, the most frequent first."""
-    counts = {rule.id: (holds & decided.reached(rule.id)).size for rule in rule_set.rules}
+    counts = {rule.id: (holds & decided.where_reached(rule.id)).size for rule in rule_set.rules}
     return sorted((rule for rule, count in counts.items() if count), key=lambda rule: -counts[rule])
 
 

@@ -61,7 +61,7 @@ class Fact:
         """Return the reading of a given value."""
         return given
 
-    def joined(self, other: Fact) -> Fact:
+    def join(self, other: Fact) -> Fact:
         """Return the fact with the distinctions of two rule sets."""
         return self
 
@@ -69,7 +69,7 @@ class Fact:
         """Return its values that a condition names, or that a pattern in the condition matches."""
         return hold(values, self.values)
 
-    def written(self, values: frozenset[str]) -> tuple[str, ...]:
+    def spell(self, values: frozenset[str]) -> tuple[str, ...]:
         """Return values as a condition spells them, in their order."""
         return tuple(each for each in self.values if each in values)
 
@@ -118,7 +118,7 @@ class LabelFact(Fact):
         """Return the reading of a label that is present: unknown if its value is the word for an absent one."""
         return UNKNOWN if value == NO_LABEL else self.reading(value)
 
-    def joined(self, other: Fact) -> Fact:
+    def join(self, other: Fact) -> Fact:
         """Return the label with the values of both."""
         return replace(self, values=tuple(dict.fromkeys((*self.values, *other.values))))
 
@@ -148,7 +148,7 @@ class DeclaredFact(Fact):
         """Return the value; one that is unknown or not declared is unknown, or the default of an asserted fact."""
         return given if given in self.values else self.open_value if self.asserted else UNKNOWN
 
-    def joined(self, other: Fact) -> Fact:
+    def join(self, other: Fact) -> Fact:
         """Return the fact with the values of both; it can be unknown if either can, or reads that as another value."""
         values = tuple(dict.fromkeys((*self.values, *other.values)))
         is_asserted = self.asserted and other.asserted and self.open_value == other.open_value
@@ -175,7 +175,7 @@ class NameFact(Fact):
         """Return the representative of the class of a name."""
         return UNKNOWN if given == UNKNOWN else self.classes.representative(given)
 
-    def joined(self, other: Fact) -> Fact:
+    def join(self, other: Fact) -> Fact:
         """Return the fact with the classes that either of two facts distinguishes.
 
         Raises:
@@ -193,7 +193,7 @@ class NameFact(Fact):
         """Say whether a given name is readable, and no name or pattern of the rules matches it."""
         return given != UNKNOWN and not any(self.classes.numbers((self.reading(given),)))
 
-    def written(self, values: frozenset[str]) -> tuple[str, ...]:
+    def spell(self, values: frozenset[str]) -> tuple[str, ...]:
         """Return names and patterns as a condition spells them."""
         return tuple(each if each and each[0] not in "*?" else f'"{each}"' for each in sorted(values))
 
@@ -364,7 +364,7 @@ def join_questions(one: Question, other: Question) -> Question:
         SinglesOutUnknown: they distinguish the name `unknown` from every other.
     """
     return one.having(
-        one.facts[name].joined(fact) if name in one.facts else fact
+        one.facts[name].join(fact) if name in one.facts else fact
         for name, fact in other.facts.items()
         if fact != one.facts.get(name)
     )

@@ -158,7 +158,7 @@ def read_status(node: Node, question: Question, where: str, form: Form) -> str |
 
 def written_part(part: Is, question: Question) -> str:
     """Write a part of a condition that reads one fact, as a rule file has it."""
-    values = question.facts[part.fact].written(part.values)
+    values = question.facts[part.fact].spell(part.values)
     return f"{part.fact}: {values[0]}" if len(values) == 1 else f"{part.fact}: [{', '.join(values)}]"
 
 

@@ -182,7 +182,7 @@ class SqlFacts:
             return {frozenset({"true"}): column, frozenset({"false"}): f"NOT {column}"}.get(
                 values, f"({column} OR NOT {column})"
             )
-        tests = [*self._name_tests(column, [value for value in fact.written(values) if not is_glob(value)])]
+        tests = [*self._name_tests(column, [value for value in fact.spell(values) if not is_glob(value)])]
         if isinstance(fact, NameFact):
             names = sorted(value for value in values if not is_glob(value))
             globs = sorted(filter(is_glob, values))
@@ -328,7 +328,9 @@ def as_sql(rule_set: RuleSet, diagram: DecisionDiagram, revision: str, query: Qu
         TooManyNodes: they take too much to compute.
     """
     written = _Written(rule_set, CombinationSets(diagram.space, diagram.order), query)
-    return "\n".join((*written.header(revision), *written.facts(), *written.reached(), *written.answered()))
+    return "\n".join(
+        (*written.header(revision), *written.facts(), *written.number_of_rule(), *written.verdict_of_rule())
+    )
 
 
 class _Written:
@@ -365,7 +367,7 @@ class _Written:
         yield f"  FROM {self._query.table}"
         yield "),"
 
-    def reached(self) -> Iterator[str]:
+    def number_of_rule(self) -> Iterator[str]:
         """Yield the second part: the number of the rule that was reached, negative if it was undetermined."""
         yield "reached AS ("
         yield "  SELECT facts.*,"
@@ -389,7 +391,7 @@ class _Written:
             if not self._is_always_known(rule):
                 tests.append(f"      WHEN ({condition}) IS NULL THEN -{number}")
 
-    def answered(self) -> Iterator[str]:
+    def verdict_of_rule(self) -> Iterator[str]:
         """Yield the rest: the unread facts, and then everything that follows from rule and facts."""
         yield "answered AS ("
         yield "  SELECT reached.*,"

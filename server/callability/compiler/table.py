@@ -55,7 +55,7 @@ def _rows(rule_set: RuleSet, decided: Decided) -> Iterator[Row]:
     above = sets.none
     for rule in rule_set.rules:
         for undetermined in (False, True):
-            wanted = decided.undetermined(rule.id) if undetermined else decided.certain(rule.id)
+            wanted = decided.where_undetermined(rule.id) if undetermined else decided.certain(rule.id)
             allowed = above | wanted
             status = question.undetermined if undetermined else rule.status
             for box in needed_boxes(tuple(boxes(wanted, allowed, sets)), wanted, sets):

@@ -140,7 +140,7 @@ class Layout:
         node: LaidNode = mapping.value[index][1]
         return node
 
-    def replaced(self, mapping: LaidNode, index: int, tree: Value | Tree) -> tuple[Splice, ...]:
+    def replacement(self, mapping: LaidNode, index: int, tree: Value | Tree) -> tuple[Splice, ...]:
         """Write a value in place of that of an entry.
 
         Raises:
@@ -407,7 +407,7 @@ def edited_bytes(data: bytes, file: str, tree: Tree) -> bytes:
     return result
 
 
-def created(file: str, tree: Tree) -> bytes:
+def new_file(file: str, tree: Tree) -> bytes:
     """Return the bytes of a new file that holds values and nothing else.
 
     Raises:
@@ -501,7 +501,7 @@ def _splices(layout: Layout, node: Node, laid: LaidNode, tree: Tree) -> Iterator
         elif isinstance(value, document.DocumentSequence) and isinstance(below, list | tuple):
             yield from layout.with_items(laid, at[key], document.plain(value), below)
         elif not isinstance(value, document.Scalar) or repr(value.value) != repr(below):
-            yield from layout.replaced(laid, at[key], below)
+            yield from layout.replacement(laid, at[key], below)
     missing = {key: below for key, below in tree.items() if key not in at}
     if missing:
         yield from layout.insert_entries(laid, missing)
@@ -561,7 +561,7 @@ def rewrite(path: Path, tree: Tree | Callable[[], Tree], *, create: bool = False
     with turn(target.parent):
         wanted = tree() if callable(tree) else tree
         if create and not target.exists():
-            replace(target, created(target.name, wanted))
+            replace(target, new_file(target.name, wanted))
             return True
         old = document.read_bytes(target, str(path))
         new = edited_bytes(old, str(path), wanted)

@@ -22,7 +22,7 @@ from callability.process.child import Child, NoOutput
 class PolicyOrigin(Protocol):
     """Where a policy is read from."""
 
-    def followed(self) -> tuple[Path, ...]:
+    def watched_paths(self) -> tuple[Path, ...]:
         """Return the paths to watch for edits."""
 
     def source(self) -> PolicySource:
@@ -38,7 +38,7 @@ class PolicyDirectory:
 
     path: Path
 
-    def followed(self) -> tuple[Path, ...]:
+    def watched_paths(self) -> tuple[Path, ...]:
         """Return the directory, its files, and new ones."""
         return followed_files(self.path)
 
@@ -66,7 +66,7 @@ class BundleOrigin:
         self._accepted_sequence = 0
         self._last: tuple[bytes, PolicySource] | None = None
 
-    def followed(self) -> tuple[Path, ...]:
+    def watched_paths(self) -> tuple[Path, ...]:
         """Return the file of the bundle and those of the keys."""
         return (self._path, *self._key_files.values())
 

@@ -50,7 +50,7 @@ class ChangeRecords:
         """The records of commands that belong to an earlier edit."""
         self._parts: dict[tuple[str, str], Mapping[str, bytes]] = {}
 
-    def listed(
+    def record_list(
         self,
         server: str,
         tools: Sequence[UpstreamTool],
@@ -80,10 +80,12 @@ class ChangeRecords:
                 about = {"before": before.get(tool.name), "after": tool.fingerprint.current}
                 fields = _fields(tool, known, pin if differs else "", beside)
                 approved = {"approved": pin} if differs else {}
-                self._recorder.changed(Change.TOOL, server=server, tool=tool.name, **about, **approved, fields=fields)
+                self._recorder.record_change(
+                    Change.TOOL, server=server, tool=tool.name, **about, **approved, fields=fields
+                )
             self._parts[key] = _parts(tool)
 
-    async def decided(self, file: str, digest: str, path: Path | None, changes: Collection[_Decided]) -> None:
+    async def record_decisions(self, file: str, digest: str, path: Path | None, changes: Collection[_Decided]) -> None:
         """Record what people changed in a file, unless the command that did it has recorded it.
 
         Args:
@@ -109,12 +111,12 @@ class ChangeRecords:
                 command = UNSEEN_COMMAND if self._directory is None else BY_HAND
                 owner = _owner(path)
                 for change, about in changes:
-                    self._recorder.changed(change, **{"command": command, "user": owner, **about})
+                    self._recorder.record_change(change, **{"command": command, "user": owner, **about})
 
     def count_edit(self, file: str, before: str, after: str, *, applied: bool) -> None:
         """Record an edit of the config or the approvals, with the digests of the file."""
         if self._recorder is not None:
-            self._recorder.changed(Change(file), applied=applied, before=before, after=after)
+            self._recorder.record_change(Change(file), applied=applied, before=before, after=after)
 
 
 def approval_changes(before: Approvals, now: Approvals) -> Iterator[_Decided]:
@@ -160,7 +162,7 @@ def _fields(tool: UpstreamTool, known: Mapping[str, bytes] | None, pin: str, bes
     """Return which parts of a tool differ from the approved form or from the earlier one; None if that is not known."""
     if tool.definition is None:
         return None
-    kept = Definitions.beside(beside).kept(pin) if pin else None
+    kept = Definitions.beside(beside).find(pin) if pin else None
     earlier = _digests(kept) if kept is not None else known
     if earlier is None:
         return None
@@ -213,7 +215,7 @@ def note_unknown(*, hidden: bool) -> None:
         call.ended = Ended.OUT_OF_SCOPE if hidden else Ended.UNKNOWN
 
 
-async def recorded(
+async def record_call(
     recorder: Recorder | None,
     agent: str,
     server: str,
@@ -236,7 +238,7 @@ async def recorded(
     ended = Ended.CANCELLED
     try:
         answer = await answering
-        ended = call.ended or _ended(answer)
+        ended = call.ended or _call_end(answer)
         return answer
     except PolicyUnavailable:
         ended = Ended.NO_VERDICT
@@ -257,7 +259,7 @@ def _record(
 ) -> None:
     if call.request is None or call.response is None or not call.response.HasField("verdict"):
         if recorder is not None:
-            recorder.undecided(*names, how)
+            recorder.record_undecided(*names, how)
         return
     request, reply = call.request.SerializeToString(), call.response.SerializeToString()
     other = None if shadow is None else shadow.other_reply(request, reply)
@@ -273,7 +275,7 @@ def _trace(response: CheckToolResponse | None) -> None:
         add_to_span(about)
 
 
-def _ended(answer: CallResult) -> Ended:
+def _call_end(answer: CallResult) -> Ended:
     """Return how a call ended; only the gateway's own answers have a status, whatever an upstream puts into its own."""
     if isinstance(answer, CallToolResult):
         return Ended.TOOL_ERROR if answer.is_error else Ended.ANSWERED

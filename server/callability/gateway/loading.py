@@ -264,7 +264,7 @@ class Loader:
             retry_error_callback=_last,
         )
         started = perf_counter()
-        tried: _Tried = await trying(load.tried)
+        tried: _Tried = await trying(load.try_once)
         if self._recorder is not None and tried.answer.HasField("verdict"):
             about = tried.request.SerializeToString(), tried.answer.SerializeToString(), perf_counter() - started
             self._recorder.decided_load(upstream.name, "", *about)
@@ -307,7 +307,7 @@ class _Load:
             answer=tried.answer,
         )
 
-    async def tried(self) -> _Tried:
+    async def try_once(self) -> _Tried:
         """Try once; if several failures come together, the most careful classification counts (L-1)."""
         self._attempts += 1
         self._begin()
@@ -508,7 +508,7 @@ class Supervisor:
         """Wait until the try that is under way, if any, has a result: until then, `outcome` is an older one."""
         await self._classify.wait()
 
-    async def loaded(self) -> None:
+    async def wait_until_loaded(self) -> None:
         """Wait until the first load is finished or given up."""
         await self._load_one.wait()
 
@@ -541,7 +541,7 @@ class Supervisor:
             first_pause = self._upstream.reopen_seconds
             if outcome.status is LoadStatus.AVAILABLE:
                 soonest = asyncio.get_running_loop().time() + first_pause
-                await self._upstream.ended()
+                await self._upstream.wait_until_ended()
                 await self._opening_until(soonest)
                 pause = 0.0
             elif outcome.status is LoadStatus.TRANSIENT:

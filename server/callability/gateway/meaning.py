@@ -185,7 +185,7 @@ class Indexes:
         documents = frozenset(wanted)
         task = self._building.get(documents)
         if task is None:
-            task = asyncio.create_task(asyncio.to_thread(_built, documents, self._base(documents)))
+            task = asyncio.create_task(asyncio.to_thread(_build_index, documents, self._base(documents)))
             self._building[documents] = task
             while len(self._building) > MAX_INDEXES:
                 self._building.popitem(last=False)
@@ -223,8 +223,8 @@ def _meanings(index: ToolIndex) -> MeaningIndex:
     return MeaningIndex(index.documents, word_vectors())
 
 
-def _built(documents: frozenset[SearchDocument], base: ToolIndex | None) -> ToolIndex:
+def _build_index(documents: frozenset[SearchDocument], base: ToolIndex | None) -> ToolIndex:
     if base is not None:
         with suppress(NotGrowing):
-            return base.grown(documents - base.documents)
+            return base.extend(documents - base.documents)
     return ToolIndex(documents)

@@ -331,7 +331,7 @@ class UnreadFacts:
         self._facts: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {}
         self._agents: dict[_Held, set[str]] = {}
 
-    def judged(
+    def log_judgement(
         self, agent: str, tools: Iterable[tuple[str, str, tuple[str, ...]]], whole: Collection[str] = ()
     ) -> None:
         """Log what changed about the tools of an agent; each is a server, a tool and the unread facts.

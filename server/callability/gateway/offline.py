@@ -271,7 +271,7 @@ class LoginDialog:
                 f"open this address in a browser, and authorize `{self._server}`:\n{url}\n"
                 "if the browser then shows no page of callability, paste the address that it ended at, and press Enter:"
             )
-            coming.append(asyncio.ensure_future(self._pasted(state)))
+            coming.append(asyncio.ensure_future(self._wait_for_address(state)))
         try:
             done, _ = await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
             return done.pop().result()
@@ -284,7 +284,7 @@ class LoginDialog:
             if opening is not None:
                 opening.cancel()
 
-    async def _pasted(self, state: str) -> AuthorizationCodeResult:
+    async def _wait_for_address(self, state: str) -> AuthorizationCodeResult:
         while line := await run_in_thread(sys.stdin.readline):
             given = parse_qs(urlsplit(line.strip()).query)
             if given.get("state") != [state]:

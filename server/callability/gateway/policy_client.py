@@ -49,7 +49,7 @@ class PolicyClient:
         self._client: Client | None = None
         if client is not None:
             self.begin(client)
-        self.answered: Callable[[str], None] = _nobody
+        self.note_revision: Callable[[str], None] = _nobody
         """Called with the revision of each answer about a tool, a load or an enable."""
 
     def begin(self, client: Client) -> None:
@@ -108,7 +108,7 @@ class PolicyClient:
 
     async def _report(self, answer: Awaitable[_Response], about: str) -> _Response:
         response = await _log_answer(answer, about)
-        self.answered(response.revision)
+        self.note_revision(response.revision)
         return response
 
 

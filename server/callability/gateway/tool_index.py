@@ -122,7 +122,7 @@ class ToolIndex:
     def __len__(self) -> int:
         return len(self._documents)
 
-    def grown(self, documents: Iterable[SearchDocument]) -> ToolIndex:
+    def extend(self, documents: Iterable[SearchDocument]) -> ToolIndex:
         """Return an index over these documents and more; this one stays as it is.
 
         Raises:

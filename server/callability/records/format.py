@@ -190,7 +190,7 @@ _TEXT = {"type": "string"}
 _REVISION = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 
-def _described(kind: dict[str, Any], words: str) -> dict[str, Any]:
+def _describe(kind: dict[str, Any], words: str) -> dict[str, Any]:
     return {**kind, "description": words}
 
 
@@ -212,10 +212,10 @@ _COMMON: Mapping[str, Any] = {
     },
 }
 _VERDICT: Mapping[str, Any] = {
-    "revision": _described(_REVISION, "The revision of the policy that decided."),
+    "revision": _describe(_REVISION, "The revision of the policy that decided."),
     "semantics": {"type": "integer", "description": "The semantics of the policy, if they are known."},
-    "status": _described(_TEXT, "The status, as rule files name it."),
-    "rule": _described(_TEXT, "The rule that decided; empty if the verdict is undetermined without one."),
+    "status": _describe(_TEXT, "The status, as rule files name it."),
+    "rule": _describe(_TEXT, "The rule that decided; empty if the verdict is undetermined without one."),
     "undetermined": {"type": "boolean", "description": "Whether a fact that could not be read leaves it open."},
     "unread": {"type": "array", "items": _TEXT, "description": "Those facts."},
     "lifted_by": {"enum": ["user", "operator", "undetermined", "none"], "description": "Who can lift the status."},
@@ -227,16 +227,16 @@ _VERDICT: Mapping[str, Any] = {
     },
 }
 _DECISION: Mapping[str, Any] = {
-    "id": _described(
+    "id": _describe(
         _TEXT, "The id of the request. A gateway or a client sends it on, so that a service writes the same one."
     ),
     "by": _one_of(By, "Who wrote it."),
     "question": _one_of(Question, "What was decided: a call of a tool, a load of a server, or an enable."),
-    "caller": _described(_TEXT, "The caller of a service, by the name in its callers file."),
-    "traceparent": _described(_TEXT, "The span of the call, as W3C Trace Context writes it."),
-    "agent": _described(_TEXT, "The agent; empty if it has no name."),
-    "server": _described(_TEXT, "The server, if it is known."),
-    "tool": _described(_TEXT, "The tool."),
+    "caller": _describe(_TEXT, "The caller of a service, by the name in its callers file."),
+    "traceparent": _describe(_TEXT, "The span of the call, as W3C Trace Context writes it."),
+    "agent": _describe(_TEXT, "The agent; empty if it has no name."),
+    "server": _describe(_TEXT, "The server, if it is known."),
+    "tool": _describe(_TEXT, "The tool."),
     "facts": {
         "type": "object",
         "description": "The facts as they were read: the request of the contract as protobuf writes it in JSON, without"
@@ -254,20 +254,20 @@ _DECISION: Mapping[str, Any] = {
 }
 _CHANGE: Mapping[str, Any] = {
     "change": _one_of(Change, "What changed."),
-    "by": _described(_TEXT, "Who wrote it: `gateway`, `service` or `command`."),
-    "command": _described(_TEXT, "The command that made the change; `by hand: the file` if none did."),
+    "by": _describe(_TEXT, "Who wrote it: `gateway`, `service` or `command`."),
+    "command": _describe(_TEXT, "The command that made the change; `by hand: the file` if none did."),
     "user": {"type": "integer", "description": "The user id of whoever ran the command, or owns the file."},
-    "server": _described(_TEXT, "The server."),
-    "tool": _described(_TEXT, "The tool."),
-    "before": _described(_TEXT, "The fingerprint, the revision or the digest before."),
-    "after": _described(_TEXT, "The same after; for an approval, the fingerprint that was on screen."),
-    "approved": _described(_TEXT, "The fingerprint that was approved, if the tool differs from it."),
+    "server": _describe(_TEXT, "The server."),
+    "tool": _describe(_TEXT, "The tool."),
+    "before": _describe(_TEXT, "The fingerprint, the revision or the digest before."),
+    "after": _describe(_TEXT, "The same after; for an approval, the fingerprint that was on screen."),
+    "approved": _describe(_TEXT, "The fingerprint that was approved, if the tool differs from it."),
     "fields": {
         "type": "array",
         "items": _TEXT,
         "description": "Which parts of a definition differ, if both are known.",
     },
-    "file": _described(_TEXT, "The digest of the file once a command has changed it."),
+    "file": _describe(_TEXT, "The digest of the file once a command has changed it."),
     "applied": {"type": "boolean", "description": "Whether an edit was applied; `false`: it was refused."},
 }
 

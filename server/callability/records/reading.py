@@ -144,7 +144,7 @@ def object_in(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def followed(arguments: Sequence[str]) -> Iterator[bytes]:
+def follow_records(arguments: Sequence[str]) -> Iterator[bytes]:
     """Yield the records that are there, then each that is written, for ever; new files of a directory too.
 
     Raises:

@@ -117,11 +117,11 @@ class Recorder:
         facts = enable_facts_of(pb.ClassifyEnableRequest.FromString(request))
         self._append_outcome(Question.ENABLE, server, agent, facts, enable_verdict(answer, self._semantics), seconds)
 
-    def undecided(self, agent: str, server: str, tool: str, call: Call) -> None:
+    def record_undecided(self, agent: str, server: str, tool: str, call: Call) -> None:
         """Record a call that no policy decided: it is out of scope or of no tool, or there was no verdict."""
         self._append(Question.TOOL, members(_names(agent, server, tool)), "", call)
 
-    def changed(self, change: Change, **about: Any) -> None:
+    def record_change(self, change: Change, **about: Any) -> None:
         """Record a change; the members are those of the format."""
         whole = {"kind": "change", "time": self._clock.now(), "change": change, "by": self._by, **about}
         self.writer.append(members({name: value for name, value in whole.items() if value not in (None, "")}))
@@ -242,7 +242,7 @@ def record_edits(recorder: Recorder, change: Change, files: FollowedFiles) -> No
     def record(in_effect: bool) -> None:
         nonlocal before
         report(in_effect)
-        recorder.changed(change, applied=in_effect, before=before, after=files.seen)
+        recorder.record_change(change, applied=in_effect, before=before, after=files.seen)
         before = files.seen if in_effect else before
 
     files.changed = record

@@ -84,7 +84,7 @@ class Tally:
         question, agent = str(record.get("question", "")), str(record.get("agent", ""))
         server, tool = str(record.get("server", "")), str(record.get("tool", ""))
         status, rule = str(record.get("status", "")), str(record.get("rule", ""))
-        self._seen(time)
+        self._note_time(time)
         self.decisions += 1
         outcome = status or ended
         self.by_ended[ended] += 1
@@ -109,7 +109,7 @@ class Tally:
             self.shadow[status, str(shadow.get("status", ""))] += 1
 
     def _add_change(self, record: Mapping[str, Any]) -> None:
-        self._seen(str(record.get("time", "")))
+        self._note_time(str(record.get("time", "")))
         self.by_change[str(record.get("change", ""))] += 1
         self.changes.append(record)
         if len(self.changes) > 2 * LAST_CHANGES:
@@ -120,7 +120,7 @@ class Tally:
         """The last changes, in the order of their time."""
         return sorted(self.changes, key=lambda each: str(each.get("time", "")))[-LAST_CHANGES:]
 
-    def _seen(self, time: str) -> None:
+    def _note_time(self, time: str) -> None:
         self.first = min(self.first or time, time)
         self.last = max(self.last, time)
 
@@ -264,11 +264,11 @@ class Replay:
         )
         kept = self._kept.get(key)
         if kept is None:
-            kept = self._decided(record)
+            kept = self._decide_again(record)
             self._kept.keep(key, kept, len(record.facts))
         return kept
 
-    def _decided(self, record: Record) -> Again:
+    def _decide_again(self, record: Record) -> Again:
         decide = self._decide.get(record.question)
         if decide is not None:
             try:

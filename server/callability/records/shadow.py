@@ -52,13 +52,13 @@ class Shadow(Collector):
         self._calls = EncodedCalls(policy)
         self._batches.clear()
         if self._recorder is not None:
-            self._recorder.changed(Change.SHADOW, applied=True, before=before, after=policy.revision)
+            self._recorder.record_change(Change.SHADOW, applied=True, before=before, after=policy.revision)
 
-    def refused(self, revision: str) -> None:
+    def refuse_edit(self, revision: str) -> None:
         """Keep the candidate; an edit of it does not load."""
         if self._recorder is not None:
             before = self._calls.policy.revision if self._calls is not None else None
-            self._recorder.changed(Change.SHADOW, applied=False, before=before, after=revision)
+            self._recorder.record_change(Change.SHADOW, applied=False, before=before, after=revision)
 
     def other_reply(self, request: bytes, reply: bytes) -> bytes | None:
         """Return the candidate's reply to a `CheckToolRequest` if its status is another one, and count it."""

@@ -271,7 +271,7 @@ class Admission(grpc.GenericRpcHandler):
         if handler is None:
             return None
         logs.begin(_request_id(details.invocation_metadata), details.invocation_metadata)
-        guarded = self._guard.guarded(details, handler)
+        guarded = self._guard.guard_call(details, handler)
         self._arrived += method not in self._always
         if self._closed and method not in self._always:
             self._metrics.count_refusal(method, "UNAVAILABLE", "SHUTTING_DOWN")

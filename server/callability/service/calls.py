@@ -187,8 +187,8 @@ class ServedPolicy:
         recorder, shadow = self.recorder, self._shadow
         return {
             **answers,
-            **(_shadowed(answers, shadow) if shadow is not None else {}),
-            **(_recorded(answers, recorder, shadow) if recorder is not None else {}),
+            **(_add_shadow(answers, shadow) if shadow is not None else {}),
+            **(_add_records(answers, recorder, shadow) if recorder is not None else {}),
         }
 
     def _answer(self, method: str) -> Callable[[bytes], Awaitable[bytes]]:
@@ -200,7 +200,7 @@ class ServedPolicy:
         return answer
 
 
-def _shadowed(
+def _add_shadow(
     answers: Mapping[str, Callable[[bytes], Awaitable[bytes]]], shadow: Shadow
 ) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
     """Return what answers by the policy in effect, and lets a candidate decide beside it."""
@@ -218,7 +218,7 @@ def _shadowed(
     return {"CheckTool": check_tool, "CheckTools": check_tools}
 
 
-def _recorded(
+def _add_records(
     answers: Mapping[str, Callable[[bytes], Awaitable[bytes]]], recorder: Recorder, shadow: Shadow | None
 ) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:
     """Return what answers and records the calls that decide about a call, a load or an enable; never discovery."""

@@ -53,13 +53,13 @@ Received: TypeAlias = bytes | TooLarge
 def at_most(limit: int, dropped: Callable[[int], object]) -> Callable[[bytes], Received]:
     """Return a deserializer that drops a request of more than so many bytes, and calls `dropped` with its size."""
 
-    def received(data: bytes) -> Received:
+    def count_received(data: bytes) -> Received:
         if len(data) <= limit:
             return data
         dropped(len(data))
         return TooLarge(len(data), limit)
 
-    return received
+    return count_received
 
 
 def size_of(request: Received | None) -> int:

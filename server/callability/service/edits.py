@@ -86,7 +86,7 @@ class ServedEdits:
         before = self._served.calls.revision
         self._served.replace(calls)
         if self._served.recorder is not None:
-            self._served.recorder.changed(Change.POLICY, applied=True, before=before, after=calls.revision)
+            self._served.recorder.record_change(Change.POLICY, applied=True, before=before, after=calls.revision)
         self._reports.report_applied(calls.policy, checked)
 
     def reject(self, rejected: RejectedEdit) -> None:
@@ -94,7 +94,7 @@ class ServedEdits:
         self._served.rejected = rejected
         if self._served.recorder is not None:
             before = self._served.calls.revision
-            self._served.recorder.changed(Change.POLICY, applied=False, before=before, after=rejected.revision)
+            self._served.recorder.record_change(Change.POLICY, applied=False, before=before, after=rejected.revision)
         self._reports.report_rejected(rejected, self._served.calls.revision)
 
 
@@ -114,7 +114,7 @@ class ShadowEdits:
         """Report that the candidate as it is written does not load."""
         _log(logging.WARNING, rejected.findings)
         _logger.warning("the candidate of `--shadow` does not load: what decided beside the policy before still does")
-        self._shadow.refused(rejected.revision)
+        self._shadow.refuse_edit(rejected.revision)
 
 
 def shadow_edits(shadow: Shadow, origin: PolicyOrigin) -> Edits:
@@ -133,7 +133,7 @@ class Edits:
 
     async def follow(self) -> None:
         """Apply edits, for ever."""
-        async for _ in looks(self._origin.followed):
+        async for _ in looks(self._origin.watched_paths):
             try:
                 await self._look()
             except Exception:

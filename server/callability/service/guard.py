@@ -180,7 +180,7 @@ class Guard:
         self._open = frozenset(open_methods)
         self._refusals = LogInterval()
 
-    def guarded(self, details: grpc.HandlerCallDetails, handler: Handler) -> Handler | ServiceError:
+    def guard_call(self, details: grpc.HandlerCallDetails, handler: Handler) -> Handler | ServiceError:
         """Return the handler of a call, or the error of a call that is to be refused, which is not counted yet.
 
         A certificate is only known once the handler runs. A token is checked before that. The rights of a stream are

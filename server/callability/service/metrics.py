@@ -234,11 +234,11 @@ class CallerMetrics(Collector):
         """Record the callers, and each edit of them."""
         self._callers = callers
 
-        def changed(in_effect: bool) -> None:
+        def set_in_effect(in_effect: bool) -> None:
             self._edits.labels(str(in_effect).lower()).inc()
             self._broken.set(not in_effect)
 
-        callers.changed = changed
+        callers.changed = set_in_effect
 
     def collect(self) -> Iterator[Metric]:
         """Yield when the last token of each caller expires."""
@@ -424,9 +424,9 @@ class PolicyMetrics:
             self._series.discard(series)
             self._undetermined.remove(*series)
         for question, fact in read:
-            self.undetermined(question, fact, "left_out", 0)
+            self.count_undetermined(question, fact, "left_out", 0)
 
-    def undetermined(self, question: str, fact: str, cause: str, decisions: int) -> None:
+    def count_undetermined(self, question: str, fact: str, cause: str, decisions: int) -> None:
         """Count decisions that an unknown fact kept undetermined."""
         self._series.add((question, fact, cause))
         self._undetermined.labels(question, fact, cause).inc(decisions)
@@ -438,7 +438,7 @@ class PolicyMetrics:
         self.verdicts.add_batch(fresh, again, tools)
         self._batches.observe(tools)
 
-    def undeclared(self, subject: str, facts: int) -> None:
+    def count_undeclared(self, subject: str, facts: int) -> None:
         """Count facts of servers, tools or agents that the rule file does not declare."""
         self._undeclared.labels(subject).inc(facts)
 
@@ -482,9 +482,9 @@ class Gaps:
         """Count how many decisions had each gap, and log each that this policy had not had before."""
         for gap, decisions in found.items():
             if gap.cause is Cause.UNDECLARED:
-                self._metrics.undeclared(gap.fact, decisions)
+                self._metrics.count_undeclared(gap.fact, decisions)
             else:
-                self._metrics.undetermined(*gap, decisions)
+                self._metrics.count_undetermined(*gap, decisions)
             if gap not in self._logged:
                 self._logged.add(gap)
                 said = _SAID[gap.cause].format(*gap)

@@ -153,7 +153,7 @@ class Port:
 def _credentials(certificates: WatchedCertificates, client_certificate: bool) -> grpc.ServerCredentials:
     given = certificates.edition
 
-    def changed() -> grpc.ServerCertificateConfiguration | None:
+    def new_certificates() -> grpc.ServerCertificateConfiguration | None:
         """Return what is in effect if it is new; gRPC asks before each handshake, one after the other."""
         nonlocal given
         if given == (edition := certificates.edition):
@@ -162,7 +162,7 @@ def _credentials(certificates: WatchedCertificates, client_certificate: bool) ->
         return _configuration(certificates.current)
 
     first = _configuration(certificates.current)
-    return grpc.dynamic_ssl_server_credentials(first, changed, client_certificate)  # type: ignore[arg-type]  # as its documentation says
+    return grpc.dynamic_ssl_server_credentials(first, new_certificates, client_certificate)  # type: ignore[arg-type]  # as its documentation says
 
 
 def _configuration(current: Certificates) -> grpc.ServerCertificateConfiguration:
@@ -227,7 +227,7 @@ class LargeRequests:
         self._give_back = _trim()
         self._timer: asyncio.TimerHandle | None = None
 
-    def ended(self, size: int) -> None:
+    def note_end(self, size: int) -> None:
         """Note the end of a request of so many bytes."""
         if size >= _LARGE:
             self._schedule(_QUIET, _LATER)
@@ -315,10 +315,10 @@ class Server:
             },
             POLICY: {"GetPolicy": _any(about_policy.get_policy), "ValidatePolicy": _any(about_policy.validate_policy)},
         }
-        reading = Reading(64, concurrent_calls, 1.0, calls, large.ended)
-        in_bulk = Reading(16, 256, 2.0, calls, large.ended)
+        reading = Reading(64, concurrent_calls, 1.0, calls, large.note_end)
+        in_bulk = Reading(16, 256, 2.0, calls, large.note_end)
         # Without credentials, anybody may take these: a probe whose request has not arrived at once waits for nothing.
-        self._health = Health(Reading(2, 256, 0.05, calls, large.ended), large.ended)
+        self._health = Health(Reading(2, 256, 0.05, calls, large.note_end), large.note_end)
         handlers = {
             **{
                 f"/{service}/{name}": unary(
@@ -327,16 +327,16 @@ class Server:
                     REQUEST_BYTES[f"{service}/{name}"],
                     in_bulk if name in _IN_BULK else reading,
                     places,
-                    large.ended,
+                    large.note_end,
                     calls.of(f"{service}/{name}"),
                     lambda: self._admission.is_cutting,
                 )
                 for service, named in methods.items()
                 for name, answer in named.items()
             },
-            _WATCH: streaming(self._watches.follow, _WATCH, REQUEST_BYTES[_WATCH[1:]], reading, large.ended),
+            _WATCH: streaming(self._watches.follow, _WATCH, REQUEST_BYTES[_WATCH[1:]], reading, large.note_end),
             **self._health.handlers,
-            **Reflection((CALLABILITY, POLICY, health.SERVICE), reading, large.ended).handlers,
+            **Reflection((CALLABILITY, POLICY, health.SERVICE), reading, large.note_end).handlers,
         }
         guard = Guard(
             lambda: callers.authentication if callers else None,

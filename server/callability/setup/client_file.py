@@ -98,14 +98,14 @@ def _unclear_edit(file: ClientFile) -> Unusable:
 def _content_beside_servers(file: ClientFile) -> object:
     """Return the content of a file without its servers."""
 
-    def copied(found: object, keys: tuple[str, ...]) -> object:
+    def copy_below(found: object, keys: tuple[str, ...]) -> object:
         if not keys or not isinstance(found, Mapping):
             return None
         rest = {key: value for key, value in found.items() if key != keys[0]}
-        inner = copied(found.get(keys[0]), keys[1:])
+        inner = copy_below(found.get(keys[0]), keys[1:])
         return {**rest, keys[0]: inner} if inner else rest
 
-    return copied(file.root, file.keys)
+    return copy_below(file.root, file.keys)
 
 
 def content_of(data: bytes, form: Form, name: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from callability.contract.finding import Finding, Severity, as_code, in_order
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, created, edited_bytes
+from callability.files.editing import EditRefused, Tree, edited_bytes, new_file
 from callability.gateway.config.findings import content, findings, unset_variables
 from callability.gateway.config.secrets_file import read_secrets, with_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, read_client_file, with_members
@@ -299,7 +299,7 @@ class _Work:
             }
         try:
             if self.before is None:
-                return created(self._config.name, cast(Tree, tree))
+                return new_file(self._config.name, cast(Tree, tree))
             return edited_bytes(self.before, str(self._config), cast(Tree, tree)) if tree else self.before
         except EditRefused:
             raise Unusable(

@@ -182,7 +182,7 @@ class Studio:
         """Return the task to check a draft, and the digests of the files on disk."""
         saved = read_saved(self._directory)
         texts = texts_of(saved)
-        edited = {name: saved[name].written(text) for name, text in edits.items() if not saved[name].problem}
+        edited = {name: saved[name].with_line_ends(text) for name, text in edits.items() if not saved[name].problem}
         task = {"do": "check", "saved": texts, "texts": texts | edited}
         return task, {name: file.digest for name, file in saved.items()}
 

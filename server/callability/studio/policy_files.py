@@ -97,7 +97,7 @@ class SavedFile:
     line_end: str = "\n"
     problem: str = ""
 
-    def written(self, text: str) -> str:
+    def with_line_ends(self, text: str) -> str:
         """Return an edited text with the line ends of the file."""
         return text.replace("\n", self.line_end)
 
@@ -109,7 +109,7 @@ def read_saved(directory: Path) -> dict[str, SavedFile]:
 
 def texts_of(saved: Mapping[str, SavedFile]) -> dict[str, str]:
     """Return the texts of the existing files that can be edited, by name."""
-    return {name: file.written(file.text) for name, file in saved.items() if file.digest and not file.problem}
+    return {name: file.with_line_ends(file.text) for name, file in saved.items() if file.digest and not file.problem}
 
 
 def other_files(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
@@ -129,7 +129,7 @@ def save(directory: Path, name: str, text: str, digest: str) -> SavedFile:
     saved = _read_saved(path)
     if saved.problem:
         raise NotEditable(saved.problem)
-    data = saved.written(text).encode()
+    data = saved.with_line_ends(text).encode()
     overwrite(path, data, only_if=digest)
     # Read again, it could be what somebody else has written since, whose edit the page would take for this one.
     return _read(name, data)

@@ -269,7 +269,7 @@ async def test_a_call_without_an_answer_ends_at_its_deadline_and_a_server_that_i
     ):
         assert "did not answer within 0.2 s" in await error_of(it, "silent")
         await server.until("ping")
-        await it.ended()
+        await it.wait_until_ended()
         assert it.state == "failed"
 
 

@@ -353,11 +353,11 @@ def test_a_connection_that_is_lost_is_loaded_again_if_it_had_been_established(ag
         pool = UpstreamPool(local_policy())
         pool.apply(load_config(config))
         upstream, supervisor = pool.upstreams["it"], pool.supervisors["it"]
-        await supervisor.loaded()
+        await supervisor.wait_until_loaded()
         assert (upstream.state, supervisor.outcome and supervisor.outcome.status) == ("connected", LoadStatus.AVAILABLE)
         [child] = _children()
         os.kill(child, signal.SIGKILL)
-        await upstream.ended()
+        await upstream.wait_until_ended()
         assert (upstream.state, supervisor.outcome) == ("failed", None)
         assert pool.loads() == {}
 
@@ -372,7 +372,7 @@ def test_a_connection_that_is_lost_is_loaded_again_if_it_had_been_established(ag
             for _ in range(20):
                 await asyncio.sleep(0)
             assert await server_state() == ("failed", None)
-            await upstream.connected()
+            await upstream.connect()
             assert await server_state() == ("connected", LoadStatus.AVAILABLE)
         await pool.close()
 
@@ -386,7 +386,7 @@ def test_an_opening_for_which_a_call_waits_is_left_to_the_call() -> None:
         async with BadHttp().listening() as server:
             server.opening = "hang"
             upstream = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT)
-            calling = asyncio.create_task(upstream.connected())
+            calling = asyncio.create_task(upstream.connect())
             await server.waiting.wait()
             outcome = await Loader(local_policy(), seconds=0.1).load(upstream)
             assert (outcome.status, outcome.error) == (LoadStatus.TRANSIENT, "did not load within 0.1 s")

@@ -50,14 +50,14 @@ def test_a_fact_that_holds_back_tools_is_logged_once_for_each_change(caplog: pyt
         "WARNING",
         "`files`: `approval.status` could not be read, and the policy holds back `read`, `write\\u000a`",
     )
-    unread.judged("", tools)
+    unread.log_judgement("", tools)
     assert _messages(caplog) == [started]
-    unread.judged("", tools)
-    unread.judged("", tools[:1])
+    unread.log_judgement("", tools)
+    unread.log_judgement("", tools[:1])
     assert _messages(caplog) == []
-    unread.judged("", [("files", "read", ())])
+    unread.log_judgement("", [("files", "read", ())])
     assert _messages(caplog) == [("INFO", "`files`: `approval.status` no longer holds back `read`")]
-    unread.judged("", [("files", "read", ("server.enabled", "approval.status")), tools[1]])
+    unread.log_judgement("", [("files", "read", ("server.enabled", "approval.status")), tools[1]])
     assert _messages(caplog) == [
         ("WARNING", "`files`: `server.enabled` could not be read, and the policy holds back `read`"),
         ("WARNING", "`files`: `approval.status` could not be read, and the policy holds back `read`"),
@@ -69,14 +69,14 @@ def test_agents_for_whom_other_rules_are_reached_do_not_repeat_a_line(caplog: py
     caplog.set_level(logging.INFO, logger="callability")
     unread = UnreadFacts()
     for _ in range(3):
-        unread.judged("one", [LABEL])
-        unread.judged("two", [("a", "read_file", ())])
-        unread.judged("three", [LABEL])
+        unread.log_judgement("one", [LABEL])
+        unread.log_judgement("two", [("a", "read_file", ())])
+        unread.log_judgement("three", [LABEL])
     said = "`a`: `server.label.environment` has a value that the policy does not declare, and the policy holds back"
     assert _messages(caplog) == [("WARNING", f"{said} `read_file`")]
-    unread.judged("one", [("a", "read_file", ())])
+    unread.log_judgement("one", [("a", "read_file", ())])
     assert _messages(caplog) == []
-    unread.judged("three", [("a", "read_file", ())])
+    unread.log_judgement("three", [("a", "read_file", ())])
     assert _messages(caplog) == [("INFO", "`a`: `server.label.environment` no longer holds back `read_file`")]
 
 

@@ -107,7 +107,7 @@ async def test_a_server_that_is_no_mcp_server_at_two_timed_listings_in_a_row_is_
     server = BadHttp()
     server.listing = shelf = Shelf(answer, "ok", answer, BUSY, answer)
     async with server.listening(), _following(server.url) as it, asyncio.timeout(SECONDS):
-        await it.ended()
+        await it.wait_until_ended()
         assert (it.state, it.failure) == ("failed", f"`it` {words}")
     assert shelf.count == 6
 

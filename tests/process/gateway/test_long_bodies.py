@@ -87,7 +87,7 @@ async def _ends_authorization(server: Provider, path: str) -> None:
         it = Upstream("x", target, open_seconds=SECONDS)
         try:
             with pytest.raises(UpstreamError) as caught:
-                await it.connected()
+                await it.connect()
         finally:
             await it.close()
     assert str(caught.value) == "`x` sent a message of more than 16 MiB; the call was not sent"
@@ -117,7 +117,7 @@ async def test_a_redirect_of_the_announcements_with_a_body_that_is_too_long_is_n
     server = Moved(form)
     async with server.listening(), asyncio.timeout(SECONDS):
         it = Upstream("x", HttpTarget(server.url), open_seconds=SECONDS)
-        await it.connected()
+        await it.connect()
 
         async def requested() -> bool:
             return server.paths.count("/mcp") > 1

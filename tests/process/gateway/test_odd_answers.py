@@ -82,7 +82,7 @@ async def connected(server: BadHttp, target: HttpTarget | None = None) -> AsyncG
     """Give an upstream that is connected to a server."""
     async with server.listening(), asyncio.timeout(PATIENT):
         it = Upstream("x", target or HttpTarget(server.url), open_seconds=PATIENT, call_seconds=PATIENT)
-        await it.connected()
+        await it.connect()
         try:
             yield it
         finally:
@@ -107,14 +107,14 @@ async def said(it: Upstream, tool: str) -> str:
 
 async def alone(server: BadHttp, it: Upstream, story: Callable[[], Any]) -> None:
     """Run a story while other calls are in progress on the same connection, and check that they are answered on it."""
-    connection = await it.connected()
+    connection = await it.connect()
     held = [asyncio.create_task(it.call("hold", {})) for _ in range(HELD)]
     await server.hold(HELD)
     await story()
     server.release()
     assert [(await each).is_error for each in held] == [False] * HELD
     assert await said(it, "pid") == "an answer"
-    assert await it.connected() is connection
+    assert await it.connect() is connection
     assert it.state == "connected"
 
 
@@ -182,7 +182,7 @@ async def test_a_session_that_no_header_can_name_is_not_mcp() -> None:
     async with server.listening():
         it = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT)
         with pytest.raises(UpstreamError, match="named a session with characters that MCP does not allow"):
-            await it.connected()
+            await it.connect()
         await it.close()
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from callability.cli.options import argument_of, cell_of, name_of, word_of
 from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, created, edited_bytes
+from callability.files.editing import EditRefused, Tree, edited_bytes, new_file
 from callability.gateway.config import load_approvals
 from support.commands import callability
 from support.gateway_in_process import client_of
@@ -219,7 +219,7 @@ def test_whatever_is_written_is_read_again_as_what_was_meant(tools: dict[str, Tr
     kept = document.plain(document.parse(before.encode(), file)) if before else {}
     assert isinstance(kept, dict)
     try:
-        written = edited_bytes(before.encode(), file, tree) if before else created(file, tree)
+        written = edited_bytes(before.encode(), file, tree) if before else new_file(file, tree)
     except EditRefused:
         # JSON has one way to quote a key, and one of more than 1,024 characters is none.
         assert any(unrecordable(name) or (file == "a.json" and len(json.dumps(name)) > 1024) for name in tools)
@@ -231,6 +231,6 @@ def test_a_file_that_would_be_too_large_is_not_written(tmp_path: Path) -> None:
     """The error says what it would be; the file is unchanged."""
     tree: Tree = {"evil": {f"tool{number}": RECORD for number in range(9_000)}}
     with pytest.raises(EditRefused, match=r"nothing was changed, .* again afterwards: is larger than 524,288 bytes"):
-        created("a.yaml", tree)
+        new_file("a.yaml", tree)
     with pytest.raises(EditRefused, match="nothing was changed"):
         edited_bytes(b"{}\n", "a.yaml", tree)

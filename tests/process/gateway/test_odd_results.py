@@ -250,7 +250,7 @@ async def test_an_odd_member_of_the_opening_costs_nothing(case: str, era: str) -
     server.opening = opening
     async with server.listening():
         it = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT)
-        await it.connected()
+        await it.connect()
         assert [tool.name for tool in it.tools] == ["pid", "hold"]
         assert not (await it.call("pid", {})).is_error
         await it.close()
@@ -367,7 +367,7 @@ async def test_a_cursor_that_comes_twice_ends_the_list() -> None:
     """What was listed until then is the list."""
     target = StdioTarget(sys.executable, (str(BAD), "lists a cursor twice"))
     it = Upstream("x", target, open_seconds=PATIENT)
-    await it.connected()
+    await it.connect()
     assert {tool.name for tool in it.tools} == {"pid"}
     await it.close()
 

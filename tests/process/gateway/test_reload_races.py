@@ -103,7 +103,7 @@ def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(
         edit(config, servers={"it": {"enabled": False}})
         pool.apply(load_config(config))
         with pytest.raises(UpstreamError, match="was disconnected by the gateway"):
-            await held.connected()
+            await held.connect()
         await pool.close()
         assert not _children_running("bad_stdio")
 

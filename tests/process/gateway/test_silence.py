@@ -75,6 +75,6 @@ async def test_a_call_that_begins_during_a_ping_is_sent_to_the_next_child_if_thi
     async with _child() as it:
         first = await _answer(it, "pid")
         await _ends_late(it, "hang")
-        connection = await it.connected()
+        connection = await it.connect()
         assert not (await it.call("pid", {}, on=connection)).is_error
         assert await _answer(it, "pid") != first

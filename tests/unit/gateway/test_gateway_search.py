@@ -242,7 +242,7 @@ def test_an_index_that_has_grown_gives_the_hits_of_one_built_whole(
     """With equal scores, and the index that it grew from still gives its own (FR-002)."""
     indexes = [ToolIndex(parts[0])]
     for part in parts[1:]:
-        indexes.append(indexes[-1].grown(part))
+        indexes.append(indexes[-1].extend(part))
     for number, index in enumerate(indexes):
         whole = ToolIndex([document for part in parts[: number + 1] for document in part])
         assert index.search(query) == whole.search(query)
@@ -252,9 +252,9 @@ def test_an_index_that_has_grown_gives_the_hits_of_one_built_whole(
 def test_an_index_grows_once() -> None:
     """Its parts then hold what the other one added."""
     index = ToolIndex(ALL[:2])
-    assert len(index.grown(ALL[2:3])) == 3
+    assert len(index.extend(ALL[2:3])) == 3
     with pytest.raises(NotGrowing):
-        index.grown(ALL[3:])
+        index.extend(ALL[3:])
     assert [hit.document for hit in index.search("branch time")] == []
 
 
@@ -262,7 +262,7 @@ def test_an_index_that_is_kept_has_no_threads() -> None:
     """Neither after it was built nor after it has grown; other threads of this process may come meanwhile."""
     before = len(os.listdir("/proc/self/task"))
     kept = [ToolIndex(ALL[:2]) for _ in range(30)]
-    grown = [index.grown(ALL[2:]) for index in kept]
+    grown = [index.extend(ALL[2:]) for index in kept]
     eventually(lambda: len(os.listdir("/proc/self/task")) < before + 30)
     assert {len(index.search("file")) for index in (*kept, *grown)} == {2}
 

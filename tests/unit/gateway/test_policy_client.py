@@ -36,7 +36,7 @@ async def test_each_answer_reports_its_revision_but_that_about_the_policy_itself
     """The labels of the config are compared again after another one; that reads the policy."""
     revisions: list[str] = []
     policy = PolicyClient(given.client)
-    policy.answered = revisions.append
+    policy.note_revision = revisions.append
     await policy.check_tool(pb.CheckToolRequest(server="s", tool="t"))
     await policy.check_tools(pb.CheckToolsRequest())
     await policy.classify_load(pb.ClassifyLoadRequest())

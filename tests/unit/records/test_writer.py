@@ -150,8 +150,8 @@ def test_a_directory_of_another_user_or_open_to_others_is_refused(tmp_path: Path
 def test_names_are_cut_and_escaped(directory: Path) -> None:
     """An agent may call a tool by any text."""
     recorder = Recorder(RecordOptions(Destination(str(directory)), RecordLevel.ALL), By.GATEWAY)
-    recorder.undecided("a\n", "\ud800", "ä" * 600, Call(Ended.UNKNOWN, 0.0))
-    recorder.changed(Change.POLICY, applied=False, before="1", after="2")
+    recorder.record_undecided("a\n", "\ud800", "ä" * 600, Call(Ended.UNKNOWN, 0.0))
+    recorder.record_change(Change.POLICY, applied=False, before="1", after="2")
     recorder.close()
     [path] = directory.glob("*.jsonl")
     first, *_ = path.read_text(encoding="ascii").splitlines()

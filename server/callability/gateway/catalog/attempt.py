@@ -171,7 +171,7 @@ class Attempt:
         unasked = self._authorization is EnableAuthorization.NO_DIALOG and asker.can_ask
         return not self.stopped and not unasked
 
-    async def connected(self, upstream: Upstream) -> EnableOutcome:
+    async def connect(self, upstream: Upstream) -> EnableOutcome:
         """Open an upstream and return the outcome; call it once, from the attempt's own task."""
         self._upstream = upstream
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
@@ -184,25 +184,25 @@ class Attempt:
             failure = opening.result()
             if failure is None:
                 return EnableOutcome(authorization=self._authorization, end=EnableEnd.CONNECTED, upstream=upstream)
-            return self.failed(failure)
+            return self.failed_outcome(failure)
         finally:
             opening.cancel()
             self._stop_clocks()
             self._closed.set_result(None)
 
-    def failed(self, failure: Failure, *, dialog_expired: bool = False) -> EnableOutcome:
+    def failed_outcome(self, failure: Failure, *, dialog_expired: bool = False) -> EnableOutcome:
         """Return the outcome of an attempt that fails now."""
         return EnableOutcome(
             authorization=self._authorization, end=EnableEnd.FAILED, failure=failure, dialog_expired=dialog_expired
         )
 
-    def cancelled(self) -> EnableOutcome:
+    def cancelled_outcome(self) -> EnableOutcome:
         """Return the outcome of an attempt that is stopped now."""
         return EnableOutcome(authorization=self._authorization, end=EnableEnd.CANCELLED)
 
     def stop(self) -> None:
         """End it in any state; all waiting callers get the outcome `cancelled`."""
-        self._end(self.cancelled())
+        self._end(self.cancelled_outcome())
 
     async def authorize(self, url: str, redirect: Redirect) -> AuthorizationCodeResult:
         """Send a person to a URL of the provider, and return what the provider sends back with them.
@@ -353,7 +353,7 @@ class Attempt:
 
     def _expire(self, failure: Failure, dialog_expired: bool) -> None:
         late = failure if self._upstream is None else self._upstream.late(failure)
-        self._end(self.failed(late, dialog_expired=dialog_expired))
+        self._end(self.failed_outcome(late, dialog_expired=dialog_expired))
 
     def _stop_clocks(self) -> None:
         for clock in (self._clock, self._release):

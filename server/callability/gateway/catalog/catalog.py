@@ -42,7 +42,7 @@ from callability.gateway.upstream import (
     Upstream,
     Witness,
     target_of,
-    unwitnessed,
+    witness_nothing,
 )
 from callability.gateway.upstream.authorization import Redirect
 from callability.process.logs import fields
@@ -126,7 +126,7 @@ class Switch:
         classifier: EnableClassifier,
         changed: Callable[[], None],
         environment: Mapping[str, str] = os.environ,
-        witness: Witness = unwitnessed,
+        witness: Witness = witness_nothing,
         stored: StoredLogin | None = None,
     ) -> None:
         self.name = name
@@ -234,7 +234,7 @@ class Switch:
         """Connect, decide whether the entry stays, and release all who wait, whatever happens (E-7)."""
         redirect: Redirect | None = None
         upstream: Upstream | None = None
-        outcome, kept = attempt.failed(Failure(_FAULT)), False
+        outcome, kept = attempt.failed_outcome(Failure(_FAULT)), False
         # It may have been unset since the attempt was made.
         missing = self.unset
         try:
@@ -244,12 +244,12 @@ class Switch:
                 return
             redirect = Redirect(self.entry.oauth.redirect_port) if self.entry.oauth else None
             upstream = self._upstream(attempt, redirect)
-            outcome, kept = await self._classifier.classify(await attempt.connected(upstream))
+            outcome, kept = await self._classifier.classify(await attempt.connect(upstream))
         except Unfillable as error:
             unfillable = Failure(str(error), kind=LoadFailure.BAD_CONFIG, phase=LoadPhase.CONFIG)
-            outcome, kept = await self._classifier.classify(attempt.failed(unfillable))
+            outcome, kept = await self._classifier.classify(attempt.failed_outcome(unfillable))
         except OSError:
-            outcome, kept = await self._classifier.classify(attempt.failed(_PORT_TAKEN))
+            outcome, kept = await self._classifier.classify(attempt.failed_outcome(_PORT_TAKEN))
         except Exception:
             _logger.exception("the attempt to connect `%s` failed", self.name, extra=fields(server=self.name))
         finally:
@@ -258,7 +258,7 @@ class Switch:
             if redirect is not None:
                 await redirect.close()
             if attempt.stopped:
-                outcome, kept = attempt.cancelled(), False
+                outcome, kept = attempt.cancelled_outcome(), False
             self._settle(attempt, outcome, upstream if kept and outcome.end is EnableEnd.CONNECTED else None, kept=kept)
             if upstream is not None:
                 self._opens_older = upstream.opens_older
@@ -337,7 +337,7 @@ class Catalog:
         policy: PolicyClient,
         changed: Callable[[str], None],
         environment: Mapping[str, str] = os.environ,
-        witness: Witness = unwitnessed,
+        witness: Witness = witness_nothing,
     ) -> None:
         self._classifier = EnableClassifier(policy)
         self._report_change = changed
@@ -379,14 +379,14 @@ class Catalog:
         await asyncio.gather(*(switch.close() for switch in switches.values()), *self._closing, return_exceptions=True)
 
     def _switch(self, name: str, entry: CatalogEntry, config: Config) -> Switch:
-        def changed() -> None:
+        def note_change() -> None:
             self._gather()
             self._report_change(name)
 
         environment = with_secrets(config.secrets, self._environment) if config.secrets else self._environment
         stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(name)
         witness = self._witness
-        return Switch(name, entry, config.deadlines, self._classifier, changed, environment, witness, stored)
+        return Switch(name, entry, config.deadlines, self._classifier, note_change, environment, witness, stored)
 
     def _gather(self) -> None:
         """Replace the mapping of enabled servers if it has changed."""

@@ -157,12 +157,12 @@ class Definitions:
             OSError: it cannot be written.
         """
         data, sha256 = canonical_form(definition), digits_of(fingerprint)
-        if self.kept(fingerprint) is not None or _read(data, sha256) is None:
+        if self.find(fingerprint) is not None or _read(data, sha256) is None:
             return
         self.directory.mkdir(exist_ok=True)
         replace_file(self._path(sha256), data)
 
-    def kept(self, fingerprint: str) -> dict[str, Any] | None:
+    def find(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the definition with a fingerprint, or None if none is kept, or another one is."""
         sha256 = digits_of(fingerprint)
         try:

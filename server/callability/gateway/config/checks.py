@@ -87,11 +87,11 @@ def _not_checked(config: Config, *, answered: bool) -> Iterator[Finding]:
 def _find_undeclared(config: Config, declared: DeclaredInputs) -> Iterator[Finding]:
     for inputs in _inputs(config):
         if inputs.are_labels:
-            for key, found in declared.labels.undeclared(inputs.kind, inputs.values):
+            for key, found in declared.labels.find_undeclared(inputs.kind, inputs.values):
                 keys, values = declared.labels.keys(inputs.kind), declared.labels.values.get(found.fact, ())
                 yield _label_finding(config, inputs, key, found, keys, values)
         else:
-            for found in declared.undeclared(inputs.kind, inputs.values):
+            for found in declared.find_undeclared(inputs.kind, inputs.values):
                 fact = declared.facts.get(found.fact)
                 yield _label_finding(
                     config, inputs, found.fact, found, declared.names(inputs.kind), fact.values if fact else ()

@@ -68,7 +68,7 @@ class Overview:
             "agent": agent,
             "servers": [self._server(name, it, judgement) for name, it in known.items()],
             "waiting": [*self._waiting(known)],
-            "locked": [*_locked(known, judgement)],
+            "locked": [*_find_locked(known, judgement)],
             "callable": [*_callable(known, judgement)],
             "refused": [call._asdict() | {"count": count} for call, count in self._refused.latest],
             "changes": [change._asdict() for change in self._changes.latest],
@@ -130,14 +130,14 @@ class Overview:
         if key not in self._fields:
             if len(self._fields) > 5_000:
                 self._fields.clear()
-            self._fields[key] = self._compared(tool, pin)
+            self._fields[key] = self._compare(tool, pin)
         return self._fields[key]
 
-    def _compared(self, tool: UpstreamTool, pin: str) -> _Fields:
+    def _compare(self, tool: UpstreamTool, pin: str) -> _Fields:
         assert tool.definition is not None
         now = dict(_values(approved_part(tool.definition)))
         path = self._runtime.files.approvals_path(self._runtime.files.config)
-        kept = Definitions.beside(path).kept(pin) if pin and path else None
+        kept = Definitions.beside(path).find(pin) if pin and path else None
         if kept is None:
             fields: _Fields = [{"field": name, "now": value} for name, value in now.items()]
         else:
@@ -203,7 +203,7 @@ def _first_of_each_name(tools: Iterable[UpstreamTool]) -> Iterable[UpstreamTool]
     return found.values()
 
 
-def _locked(known: Mapping[str, KnownServer], judgement: Judgement) -> Iterator[Plain]:
+def _find_locked(known: Mapping[str, KnownServer], judgement: Judgement) -> Iterator[Plain]:
     for tool in judgement.locked:
         it = known[tool.server]
         record = (it.records or {}).get(tool.tool)

@@ -41,7 +41,7 @@ from callability.gateway.upstream import (
     UpstreamTool,
     Witness,
     logged_in_target,
-    unwitnessed,
+    witness_nothing,
 )
 from callability.records.recorder import Recorder
 from callability.records.shadow import Shadow
@@ -81,7 +81,7 @@ class UpstreamPool:
         self,
         policy: LoadPolicy,
         rest_seconds: float = REST_SECONDS,
-        witness: Witness = unwitnessed,
+        witness: Witness = witness_nothing,
         recorder: Recorder | None = None,
     ) -> None:
         self._policy = policy
@@ -189,7 +189,7 @@ class UpstreamPool:
     async def _log_first_loads(self) -> None:
         """Log the outcome of the first loads once, when the last of them is over."""
         supervisors = tuple(self.supervisors.values())
-        await asyncio.gather(*(supervisor.loaded() for supervisor in supervisors))
+        await asyncio.gather(*(supervisor.wait_until_loaded() for supervisor in supervisors))
         if supervisors:
             _logger.info("%s", in_words(numbers_of(supervisors)))
 
@@ -396,8 +396,8 @@ class GatewayRuntime:
         config, approvals = self._recorded
         self._recorded = now, decided = self._files.config, self._files.approvals
         path, changes = self._files.approvals_path(now), tuple(approval_changes(approvals, decided))
-        self._begin(self._records.decided("approvals", decided.digest, path, changes))
-        self._begin(self._records.decided("config", now.digest, now.path, tuple(server_changes(config, now))))
+        self._begin(self._records.record_decisions("approvals", decided.digest, path, changes))
+        self._begin(self._records.record_decisions("config", now.digest, now.path, tuple(server_changes(config, now))))
 
     def _gateway_of(self, agent: str) -> Gateway:
         return self.router.gateway_of(agent)
@@ -433,7 +433,7 @@ class GatewayRuntime:
         """See each list of a server's tools before it counts."""
         changed = self._changes.take(server, tools)
         beside = self._files.approvals_path(self._files.config) or self._files.config.path
-        self._records.listed(server, tools, changed, self._files.approvals, beside)
+        self._records.record_list(server, tools, changed, self._files.approvals, beside)
         await self._forms.record(server, tools)
         self.listed(server, tools)
 

@@ -95,7 +95,7 @@ class LabelCheck:
         if has_errors(found):
             _logger.error("the labels of the config do not match the policy; the gateway keeps running with both")
 
-    def answered(self, revision: str) -> None:
+    def note_revision(self, revision: str) -> None:
         """Compare again if an answer comes from another revision of the policy."""
         if revision and revision != self._seen:
             self._seen = revision
@@ -276,7 +276,7 @@ class Files:
         for file in edit.accepted:
             self._metrics.count_edit(file, applied=True)
             self._metrics.stands(file, broken=False)
-            before, now = self._in_effect[file], self._seen(file)
+            before, now = self._in_effect[file], self._last_seen(file)
             self._in_effect[file] = now
             self.count_edit(file, before, now, applied=True)
             _logger.info("the edit of the %s is applied", file)
@@ -375,10 +375,10 @@ class Files:
     def _report_refused(self, file: str) -> None:
         self._metrics.count_edit(file, applied=False)
         self._metrics.stands(file, broken=True)
-        self.count_edit(file, self._in_effect[file], self._seen(file), applied=False)
+        self.count_edit(file, self._in_effect[file], self._last_seen(file), applied=False)
         _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
 
-    def _seen(self, file: str) -> str:
+    def _last_seen(self, file: str) -> str:
         return self._config_seen if file == "config" else self._approvals_seen
 
     def _files(self) -> tuple[Path, ...]:

@@ -39,12 +39,12 @@ class HttpRequests:
     """An ASGI application in front of the library's."""
 
     def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig], on_end: Callable[[str], object]) -> None:
-        def ended(session: str) -> None:
+        def forget(session: str) -> None:
             for each in [each for each in self._ids if each[0] == session]:
                 del self._ids[each]
             on_end(session)
 
-        self.sessions = HttpSessions(application, limits, ended)
+        self.sessions = HttpSessions(application, limits, forget)
         self._agents = HttpAgents(limits)
         self._application = application
         self._limits = limits
@@ -69,7 +69,7 @@ class HttpRequests:
             return
         is_post = scope["method"] == "POST"
         try:
-            with self._agents.counted(_agent(scope), may_be_message=is_post) as has_place:
+            with self._agents.count(_agent(scope), may_be_message=is_post) as has_place:
                 await self._count(scope, receive, answer, has_place=has_place)
         except TooManyRequests as error:
             await answer.refuse(error.status, str(error), scope, receive)
@@ -162,10 +162,10 @@ class HttpRequests:
         async with self.sessions.using(session, agent):
             await self._application(scope, receive, answer.send)
         if answer.status == HTTPStatus.NOT_FOUND or (scope["method"] == "DELETE" and answer.status == HTTPStatus.OK):
-            self.sessions.ended(session, agent)
+            self.sessions.forget(session, agent)
 
     def _until_stopping(self, receive: Receive) -> Receive:
-        async def heard() -> Message:
+        async def next_message() -> Message:
             """Return what the client sends, or once the gateway ends, that it has disconnected."""
             received, stopped = asyncio.ensure_future(receive()), asyncio.ensure_future(self._stopping.wait())
             try:
@@ -175,7 +175,7 @@ class HttpRequests:
                 for each in (received, stopped):
                     each.cancel()
 
-        return heard
+        return next_message
 
 
 class _Answer:

@@ -95,7 +95,7 @@ class HttpAgents:
         ended.end()
 
     @contextmanager
-    def counted(self, agent: str, *, may_be_message: bool) -> Iterator[bool]:
+    def count(self, agent: str, *, may_be_message: bool) -> Iterator[bool]:
         """Count a request, or a stream, until its answer has ended; yield whether the agent has a place for it.
 
         One that may be a message without an answer has a place in the reserve beyond the limit, to be read.
@@ -214,7 +214,7 @@ class HttpSessions:
         finally:
             self._release(session)
 
-    def ended(self, session: str, agent: str) -> None:
+    def forget(self, session: str, agent: str) -> None:
         """Forget a session that the library no longer knows."""
         known = self._sessions.get(session)
         if known is not None and known.agent == agent:

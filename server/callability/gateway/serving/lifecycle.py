@@ -22,7 +22,7 @@ from callability.gateway.runtime.runtime import GatewayOptions, opened_runtime
 from callability.gateway.serving.http_connections import HttpPort
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.serving.status_socket import status_socket
-from callability.gateway.serving.streams import limited, readable
+from callability.gateway.serving.streams import limit_unread, readable
 from callability.gateway.serving.user_socket import UserSocket
 from callability.process.uvicorn_server import StopSignals
 
@@ -98,7 +98,7 @@ async def _serve_stdio(router: AgentRouter, agent: str, lost: asyncio.Future[str
     try:
         async with (
             stdio_server() as (read, write),
-            limited(write, end) as outgoing,
+            limit_unread(write, end) as outgoing,
             readable(read, outgoing) as incoming,
         ):
             await server.run(incoming, outgoing, server.create_initialization_options())

@@ -90,7 +90,7 @@ class SessionDialogs:
         given = (self._params.input_responses or {}).get(KEY)
         return _consent_of(given) if isinstance(given, ElicitResult) else None
 
-    def returned(self, question: ConsentRequest) -> InputRequiredResult:
+    def request_of(self, question: ConsentRequest) -> InputRequiredResult:
         """Return the result that requests consent."""
         return InputRequiredResult(
             input_requests={KEY: ElicitRequest(params=_params(self._elicitation, question))}, request_state=question.id
@@ -256,7 +256,7 @@ def mcp_server(router: AgentRouter, agent: str = "", session: str = "") -> Serve
     ) -> SubscriptionsListenResult:
         return await list_changed.listen(router.agent_of_request(agent), context, params)
 
-    async def remembered(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    async def remember_capabilities(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "notifications/initialized":
             list_changed.add_session(router.agent_of_request(agent), ctx.session, _headers(ctx).get(SESSION, session))
         return await call_next(ctx)
@@ -273,7 +273,7 @@ def mcp_server(router: AgentRouter, agent: str = "", session: str = "") -> Serve
     server.extensions = {EXTENSION: SETTINGS}
     # First of all, so that what the library reports of a request has its id.
     server.middleware.insert(0, _identify)
-    server.middleware += [remembered, as_it_came]
+    server.middleware += [remember_capabilities, as_it_came]
     return server
 
 

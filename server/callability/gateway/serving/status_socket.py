@@ -52,7 +52,7 @@ class _NoAnswer(Exception):
 @asynccontextmanager
 async def status_socket(options: GatewayOptions, router: AgentRouter) -> AsyncIterator[None]:
     """Answer on `PID.sock` until the context ends; a gateway that cannot have the socket runs without it."""
-    opened = _opened() if options.has_status_socket else None
+    opened = _open_socket() if options.has_status_socket else None
     if opened is None:
         yield
         return
@@ -69,7 +69,7 @@ async def status_socket(options: GatewayOptions, router: AgentRouter) -> AsyncIt
                 path.unlink(missing_ok=True)
 
 
-def _opened() -> tuple[socket.socket, Path] | None:
+def _open_socket() -> tuple[socket.socket, Path] | None:
     """Return a socket that listens, and its path; None if there can be none, which the log says."""
     for directory in socket_directories():
         path = directory / f"{os.getpid()}.sock"
@@ -158,7 +158,7 @@ class _Answers:
         self._serving.add(task)
         try:
             if len(self._serving) <= MAX_CONNECTIONS and _is_own_user(writer.get_extra_info("socket")):
-                await _written(writer, self._about())
+                await _write_answer(writer, self._about())
                 await self._converse(reader, writer)
         except (OSError, TimeoutError, ValueError):
             _logger.debug("a connection on the status socket was ended: it was silent, or its question too long")
@@ -178,7 +178,7 @@ class _Answers:
                 answer = {"error": str(error), "kind": "question"}
             except PolicyUnavailable as error:
                 answer = {"error": f"no verdict was computed: {error}", "kind": "policy"}
-            await _written(writer, answer)
+            await _write_answer(writer, answer)
 
     def _about(self) -> dict[str, Any]:
         """Return what a client reads first: which gateway this is."""
@@ -208,7 +208,7 @@ class _Answers:
                 if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
                     raise _NoAnswer("`tools` must be a list of ids")
                 try:
-                    return await gateway.preflight.check(RequiredTools.named(ids))
+                    return await gateway.preflight.check(RequiredTools.of_ids(ids))
                 except MalformedRider as error:
                     raise _NoAnswer(str(error)) from error
         raise _NoAnswer("`ask` must be `why` or `preflight`")
@@ -248,7 +248,7 @@ def _question(line: bytes) -> Mapping[str, Any]:
     return question
 
 
-async def _written(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
+async def _write_answer(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
     writer.write(json.dumps(answer).encode() + b"\n")
     async with asyncio.timeout(IDLE_SECONDS):
         await writer.drain()

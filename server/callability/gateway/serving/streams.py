@@ -94,7 +94,7 @@ class Outgoing:
 
 
 @asynccontextmanager
-async def limited(write: Written, end: Callable[[str], None]) -> AsyncIterator[Outgoing]:
+async def limit_unread(write: Written, end: Callable[[str], None]) -> AsyncIterator[Outgoing]:
     """Yield a stream that passes messages on, and calls `end` once the agent does not read them."""
     async with anyio.create_task_group() as group:
         outgoing = Outgoing(write, end)

@@ -18,7 +18,7 @@ from callability.gateway.people.page_application import NoTerminal
 from callability.gateway.people.recent_changes import RecentChanges
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.gateway.serving.mcp_server import mcp_server
-from callability.gateway.serving.streams import limited, readable
+from callability.gateway.serving.streams import limit_unread, readable
 from callability.gateway.serving.user_socket import UserSocket
 from callability.process.address import AddressRefused
 
@@ -166,7 +166,7 @@ class Visitors:
         try:
             async with (
                 stdio_server(lines, _Written(writer)) as (read, write),  # type: ignore[arg-type]  # what it uses of files
-                limited(write, end) as outgoing,
+                limit_unread(write, end) as outgoing,
                 readable(read, outgoing) as incoming,
             ):
                 await server.run(incoming, outgoing, server.create_initialization_options())

@@ -12,7 +12,7 @@ from mcp_types import CallToolResult
 
 from callability.adapter import InvalidArgument, Phrases, error_result, rejection, unknown_tool
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, byte_length
-from callability.gateway.call_records import note_unknown, recorded
+from callability.gateway.call_records import note_unknown, record_call
 from callability.gateway.inventory import Inventory, KnownServer
 from callability.gateway.loading import Loads
 from callability.gateway.observability import Metrics, log_call
@@ -81,9 +81,9 @@ class ToolCalls:
         server, colon, tool = name.partition(":")
         if not colon or not tool or server not in self._inventory.servers:
             names = (server, tool) if colon else ("", name)
-            return await recorded(self._recorder, self._agent, *names, self._unknown(name))
+            return await record_call(self._recorder, self._agent, *names, self._unknown(name))
         answering = log_call(self._agent, server, tool, self._call(server, tool, given, meta, progress))
-        return await recorded(self._recorder, self._agent, server, tool, answering, self._shadow)
+        return await record_call(self._recorder, self._agent, server, tool, answering, self._shadow)
 
     async def expected_answer(self, server: str, tool: str) -> Result | None:
         """Return what a call would be answered now, without calling or opening anything; None if it would be sent.
@@ -240,7 +240,7 @@ class ToolCalls:
                 return error_result(f"Not done: server `{server}` is disabled in the gateway's config.")
             waits = upstream.state != "connected" or not upstream.is_settled
             try:
-                connection = await upstream.connected()
+                connection = await upstream.connect()
             except UpstreamError as error:
                 return await self._not_connected(error, server, "is not connected")
             await self._settle(upstream)

@@ -45,7 +45,7 @@ class Dialogs(Asker, Protocol):
     def answer(self) -> ConsentAnswer | None:
         """What the user did with that request."""
 
-    def returned(self, question: ConsentRequest) -> InputRequiredResult:
+    def request_of(self, question: ConsentRequest) -> InputRequiredResult:
         """Return the result that requests consent."""
 
 
@@ -57,7 +57,7 @@ class NoDialogs:
     consent_id = ""
     answer: ConsentAnswer | None = None
 
-    def returned(self, question: ConsentRequest) -> InputRequiredResult:
+    def request_of(self, question: ConsentRequest) -> InputRequiredResult:
         """Never called: a caller that cannot ask gets no request."""
         raise NotImplementedError(question.server)
 
@@ -116,7 +116,7 @@ class CatalogTools:
         async with _reporting(switch, progress):
             outcome = await switch.enable(dialogs, dialogs.consent_id, dialogs.answer)
         if isinstance(outcome, ConsentRequest):
-            return dialogs.returned(outcome)
+            return dialogs.request_of(outcome)
         latest = self._latest()
         return await (latest if latest is not None and name in latest.switches else self)._result(name, outcome)
 

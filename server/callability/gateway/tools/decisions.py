@@ -219,7 +219,7 @@ class Decisions:
         note_decision(request, response)
         # Any name may be called of a server that is switched off; only known names are remembered.
         if tool in known.by_name and response.HasField("verdict"):
-            self._unread.judged(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
+            self._unread.log_judgement(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
         return response
 
     async def explain(self, known: KnownServer, tool: str) -> pb.ExplainToolResponse:
@@ -267,7 +267,7 @@ class Decisions:
         if judgement is not self._reported:
             self._reported = judgement
             unread = ((each.server, each.tool, each.unread) for each in judgement.tools)
-            self._unread.judged(self._agent.name, unread, {known.facts.name for known in servers})
+            self._unread.log_judgement(self._agent.name, unread, {known.facts.name for known in servers})
         return judgement
 
     async def counts(self, servers: Collection[KnownServer]) -> dict[str, dict[str, int]]:

@@ -74,7 +74,7 @@ class FactSources:
                 unlisted = _UNLISTED if self._known.by_name.get(self._tool) is None else ""
                 return Source("listing", note=refusal or unlisted or "nothing in it keeps the gateway from calling it")
             case _:
-                return self._declared(fact)
+                return self._find_declaration(fact)
 
     def edit_for(self, fact: str, wanted: tuple[str, ...]) -> HandEdit | None:
         """Return the edit by hand that gives a fact one of the wanted values; None if a command does it, or nobody."""
@@ -170,7 +170,7 @@ class FactSources:
             f"the server says so by `{_HINTS[hint]}`" if said else f"`{_HINTS[hint]}` is left out: the default of MCP"
         )
 
-    def _declared(self, fact: str) -> Source:
+    def _find_declaration(self, fact: str) -> Source:
         config = self._known.config
         held: list[tuple[Any, Keys]] = [
             (config.tool_facts.get(self._tool, {}), (*self._entry, "tool_facts", self._tool)),

@@ -65,7 +65,7 @@ class LockReports:
         base |= self._state(config, server, upstream)
         if upstream is not None and tool not in known.by_name:
             return base | self._not_listed(config, known, tool)
-        return base | await self._decided(config, known, tool)
+        return base | await self._report_decision(config, known, tool)
 
     def _out_of_sight(self, config: Config, server: str) -> Report:
         """Return the report about a server that the agent does not see, or that is not there."""
@@ -96,7 +96,7 @@ class LockReports:
         do = f"call a tool that the server lists: `callability approvals list {server}` shows them"
         return _unknown("no_such_tool", why, Source("listing"), do, by="none")
 
-    async def _decided(self, config: Config, known: KnownServer, tool: str) -> Report:
+    async def _report_decision(self, config: Config, known: KnownServer, tool: str) -> Report:
         """Return the report about a tool that the policy decides."""
         try:
             response = await self._decisions.explain(known, tool)

@@ -60,7 +60,7 @@ class RequiredTools:
     filters: frozenset[str] = frozenset()
 
     @classmethod
-    def named(cls, ids: Sequence[str]) -> RequiredTools:
+    def of_ids(cls, ids: Sequence[str]) -> RequiredTools:
         """Return the tools of a list of ids.
 
         Raises:
@@ -90,7 +90,7 @@ class RequiredTools:
             name in _FILTERS and isinstance(value, bool) for name, value in policy.items()
         ):
             raise MalformedRider(f"`policy` may have {', '.join(f'`{name}`' for name in _FILTERS)}, each true or false")
-        named = cls.named([each["id"] for each in tools])
+        named = cls.of_ids([each["id"] for each in tools])
         return cls(named.ids, frozenset(name for name, wanted in policy.items() if wanted))
 
 
@@ -109,14 +109,14 @@ class Preflight:
         Raises:
             PolicyUnavailable: the policy gave no answer.
         """
-        results = await asyncio.gather(*(self._checked(each, required.filters) for each in required.ids))
+        results = await asyncio.gather(*(self._check_tool(each, required.filters) for each in required.ids))
         return {
             "verdict": VERDICTS[max(map(_class_of, results))],
             "checked_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "tools": results,
         }
 
-    async def _checked(self, name: str, filters: frozenset[str]) -> dict[str, Any]:
+    async def _check_tool(self, name: str, filters: frozenset[str]) -> dict[str, Any]:
         server, colon, tool = name.partition(":")
         if colon and tool and server in self._inventory.servers:
             return await self._of_server(name, server, tool, filters) or await self._not_found(name)
@@ -138,12 +138,12 @@ class Preflight:
             waits = any(fact.startswith("annotations.") for fact in response.verdict.unread)
             if waits and upstream is not None and not known.connected:
                 return self._not_connected(name, server, upstream)
-            return self._locked(name, known, tool, response)
+            return self._describe_lock(name, known, tool, response)
         if upstream is not None and not known.connected:
             return self._not_connected(name, server, upstream)
-        return _filtered(name, known, tool, filters) or {"id": name, "status": "ready"}
+        return _apply_filters(name, known, tool, filters) or {"id": name, "status": "ready"}
 
-    def _locked(self, name: str, known: KnownServer, tool: str, response: CheckToolResponse) -> dict[str, Any]:
+    def _describe_lock(self, name: str, known: KnownServer, tool: str, response: CheckToolResponse) -> dict[str, Any]:
         server, status = known.facts.name, status_of(response.verdict.status)
         phrases = with_declared(self._phrases.about(server, tool), response.words.phrases)
         do = fill(response.words.rejection, phrases, {"server": server, "tool": tool})
@@ -182,7 +182,7 @@ def _is_changed(known: KnownServer, tool: str) -> bool:
     return record is not None and record.status_of(known.fingerprints.get(tool)) == "changed"
 
 
-def _filtered(name: str, known: KnownServer, tool: str, filters: frozenset[str]) -> dict[str, Any] | None:
+def _apply_filters(name: str, known: KnownServer, tool: str, filters: frozenset[str]) -> dict[str, Any] | None:
     """Return the result for a tool that the client's own filters exclude; None if it passes them."""
     listed = known.by_name[tool]
     for wanted, hint in _FILTERS.items():

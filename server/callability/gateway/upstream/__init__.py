@@ -3,7 +3,7 @@
 from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
-from callability.gateway.upstream.listing import UpstreamTool, Witness, unwitnessed
+from callability.gateway.upstream.listing import UpstreamTool, Witness, witness_nothing
 from callability.gateway.upstream.login_store import LockHeld, LoginStore, StoredLogin, StoreUnavailable, run_in_thread
 from callability.gateway.upstream.target import (
     HttpTarget,
@@ -41,5 +41,5 @@ __all__ = [
     "may_log_in",
     "run_in_thread",
     "target_of",
-    "unwitnessed",
+    "witness_nothing",
 ]

@@ -303,7 +303,7 @@ class Authorization(OAuthClientProvider):
             renews = outgoing is not request
             while True:
                 if outgoing is not request:
-                    extensions = {"trace": Handshake().heard, OF_PROVIDER: self._stands or renews}
+                    extensions = {"trace": Handshake().note_event, OF_PROVIDER: self._stands or renews}
                     outgoing.extensions = {**request.extensions, **extensions}
                 response = yield outgoing
                 has_token = outgoing is not request

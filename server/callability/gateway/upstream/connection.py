@@ -42,7 +42,7 @@ from callability.gateway.upstream.failure import (
 )
 from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.http_response import SESSION_LOST, is_pool_full, transport_failure
-from callability.gateway.upstream.listing import EndlessListError, Listing, UpstreamTool, Witness, unwitnessed
+from callability.gateway.upstream.listing import EndlessListError, Listing, UpstreamTool, Witness, witness_nothing
 from callability.gateway.upstream.messages import EXCHANGE, PROBE, CallDeadline, Exchange, WholeResult, filter_streams
 from callability.gateway.upstream.stdio import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, Secrets, StdioTarget, Target, Unreachable
@@ -201,7 +201,7 @@ class Connection:
         names_only: bool = False,
         opens_older: bool = False,
         expected: Failure | None = None,
-        witness: Witness = unwitnessed,
+        witness: Witness = witness_nothing,
     ) -> None:
         self._expected = expected
         self.state: State = "connecting"
@@ -358,7 +358,7 @@ class Connection:
         heard = self._stream.heard if self._stream else None
         self._calls += 1
         try:
-            async with deadline.kept():
+            async with deadline.keep():
                 result = await self._session.send_request(
                     request, WholeResult, progress_callback=deadline.extended_by(progress)
                 )
@@ -467,7 +467,11 @@ class Connection:
         # The newer revision has no HTTP+SSE.
         mode = "legacy" if self._opens_older or isinstance(self._stream, EventTransport) else "auto"
         return Client(
-            filter_streams(transport), cache=None, client_info=_CLIENT, message_handler=self._listing.heard, mode=mode
+            filter_streams(transport),
+            cache=None,
+            client_info=_CLIENT,
+            message_handler=self._listing.take_message,
+            mode=mode,
         )
 
     def _expire(self) -> None:

@@ -182,7 +182,7 @@ class EventClient(HttpClient):
         exchange = EXCHANGE.get()
         assert exchange is not None
         exchange.begin()
-        request.extensions = {**request.extensions, "trace": Handshake().heard}
+        request.extensions = {**request.extensions, "trace": Handshake().note_event}
         if request.method == "POST":
             limits = {**request.extensions.get("timeout", {}), "read": exchange.seconds}
             request.extensions = {**request.extensions, "timeout": limits}
@@ -212,7 +212,7 @@ class EventTransport:
         """
         async with (
             EventClient(self._name, self._target) as client,
-            self._opened(client) as (endpoint, events),
+            self._open_stream(client) as (endpoint, events),
             anyio.create_task_group() as group,
         ):
             arrived, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -224,7 +224,7 @@ class EventTransport:
                 group.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def _opened(self, client: EventClient) -> AsyncGenerator[tuple[httpx2.URL, AsyncIterator[Event]]]:
+    async def _open_stream(self, client: EventClient) -> AsyncGenerator[tuple[httpx2.URL, AsyncIterator[Event]]]:
         """Open the stream, and yield the endpoint that it names and the events that follow."""
         opening = EXCHANGE.get()
         assert opening is not None

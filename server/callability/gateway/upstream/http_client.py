@@ -101,7 +101,7 @@ class HttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, *args: Any, **options: Any) -> httpx2.Response:
         """Send, and note the outcome in the caller's exchange."""
-        request.extensions = {**request.extensions, "trace": Handshake().heard}
+        request.extensions = {**request.extensions, "trace": Handshake().note_event}
         if request.method != "POST":
             try:
                 response = await super().send(request, *args, **options)

@@ -233,7 +233,7 @@ class Handshake:
     def __init__(self) -> None:
         self._socket: AsyncResource | None = None
 
-    async def heard(self, event: str, info: Mapping[str, Any]) -> None:
+    async def note_event(self, event: str, info: Mapping[str, Any]) -> None:
         """Take an event of a connection, with its details."""
         if event.endswith(".connect_tcp.complete"):
             self._socket = info["return_value"]
@@ -292,10 +292,10 @@ async def judge_response(
 async def _judged_error(response: httpx2.Response, request: httpx2.Request, exchange: Exchange) -> httpx2.Response:
     """Use the status line, and as much of the body as can be read (L-1)."""
     body = _ErrorBody(response)
-    exchange.so_far = lambda: _failure(request, response, body.decoded())
+    exchange.so_far = lambda: _failure(request, response, body.decode())
     await body.read()
     exchange.so_far = None
-    content = body.decoded()
+    content = body.decode()
     exchange.failure = _failure(request, response, content)
     exchange.lost = _SESSION in request.headers and response.status_code in (400, 404)
     return _answer(response, content=content)
@@ -320,7 +320,7 @@ class _ErrorBody:
                 _logger.debug("the body of an HTTP status %d ended early (%s)", self._response.status_code, error)
         await self._response.aclose()
 
-    def decoded(self) -> bytes:
+    def decode(self) -> bytes:
         """Return what was read, without its content encoding if it really has one."""
         raw = bytes(self._raw)
         encoding = self._response.headers.get("content-encoding")

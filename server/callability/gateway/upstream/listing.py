@@ -64,7 +64,7 @@ Witness = Callable[[str, tuple[UpstreamTool, ...]], Awaitable[None]]
 """Is awaited with the name of a server and each list that it gives, before the list counts."""
 
 
-async def unwitnessed(server: str, tools: tuple[UpstreamTool, ...]) -> None:
+async def witness_nothing(server: str, tools: tuple[UpstreamTool, ...]) -> None:
     """Witness nothing."""
 
 
@@ -171,7 +171,7 @@ class Listing:
         self._odd, self._is_kept, self._is_crowded_out, self._is_refused = 0, False, False, False
         self._listed_at = time.monotonic()
 
-    async def heard(self, message: IncomingMessage) -> None:
+    async def take_message(self, message: IncomingMessage) -> None:
         """Take a message of the upstream that answers no request."""
         if isinstance(message, ToolListChangedNotification):
             self._announce()

@@ -346,7 +346,7 @@ class CallDeadline:
         self._is_extended = False
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def keep(self) -> AsyncIterator[None]:
         """Run the call.
 
         Raises:
@@ -365,11 +365,11 @@ class CallDeadline:
         if report is None:
             return None
 
-        async def heard(progress: float, total: float | None, message: str | None) -> None:
+        async def extend(progress: float, total: float | None, message: str | None) -> None:
             self._extend()
             await report(progress, total, message)
 
-        return heard
+        return extend
 
     @property
     def words(self) -> str:

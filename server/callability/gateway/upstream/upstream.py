@@ -12,7 +12,7 @@ from mcp_types import CallToolResult
 from callability.gateway.config import Deadlines
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError
-from callability.gateway.upstream.listing import UpstreamTool, Witness, unwitnessed
+from callability.gateway.upstream.listing import UpstreamTool, Witness, witness_nothing
 from callability.gateway.upstream.messages import CallDeadline
 from callability.gateway.upstream.target import HttpTarget, Target
 
@@ -49,7 +49,7 @@ class Upstream:
         once_within: float | None = None,
         rest_seconds: float = 0,
         opens_older: bool = False,
-        witness: Witness = unwitnessed,
+        witness: Witness = witness_nothing,
     ) -> None:
         self.name = name
         self._once_within = once_within
@@ -165,7 +165,7 @@ class Upstream:
         """Wait until the next opening starts."""
         await self._opening_started.wait()
 
-    async def ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait until the connection, or its opening, has ended; return at once if there is none."""
         if self._connection is not None:
             await self._connection.ended.wait()
@@ -206,7 +206,7 @@ class Upstream:
             self._connection.retire()
             self.start()
 
-    async def connected(self) -> Connection:
+    async def connect(self) -> Connection:
         """Return the connection for a call, and open one if needed.
 
         Raises:
@@ -256,7 +256,7 @@ class Upstream:
             UpstreamRefusal: the upstream answered with a JSON-RPC error.
             UpstreamError: the call was not sent, or not answered, and is not sent again.
         """
-        connection = on or await self.connected()
+        connection = on or await self.connect()
         deadline = CallDeadline(self._call_seconds, self._call_max_seconds)
         return await connection.call(tool, arguments, deadline, meta=meta, progress=progress)
 
