@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from callability.contract.enum_words import FACT_SUBJECT
 from callability.contract.finding import nearest
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 from callability.v1.facts_pb2 import Agent, ServerFacts, ToolFacts
 from callability.v1.policy_service_pb2 import DeclaredFact as WireFact
-from callability.v1.policy_service_pb2 import FactSubject, GetPolicyResponse
+from callability.v1.policy_service_pb2 import GetPolicyResponse
 
-_SUBJECTS = frozenset(FactSubject.values())
 _RULE_SET = "callability"
 
 
@@ -138,7 +138,7 @@ class DeclaredInputs:
 
 
 def _subject(fact: WireFact) -> str:
-    return FactSubject.Name(fact.subject).removeprefix("FACT_SUBJECT_").lower() if fact.subject in _SUBJECTS else ""
+    return FACT_SUBJECT.words.get(fact.subject, "")
 
 
 def unread_inputs(policy: GetPolicyResponse, request: CheckToolsRequest) -> tuple[UnreadInput, ...]:

@@ -14,9 +14,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from callability.adapter.phrases import Phrases, fill, in_sentence, on_one_line, with_declared
+from callability.contract.enum_words import TOOL_STATUS
 from callability.contract.vocabulary import ToolStatus
 from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolsRequest, CheckToolsResponse, ToolResult
-from callability.v1.verdict_pb2 import ToolStatus as WireStatus
 from callability.v1.verdict_pb2 import ToolWords
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def in_scope(server: str, scope: Scope) -> bool:
     return server in scope
 
 
-_STATUSES: Mapping[int, ToolStatus] = {
-    number: ToolStatus(name.removeprefix("TOOL_STATUS_").lower()) for name, number in WireStatus.items() if number
-}
+_STATUSES = TOOL_STATUS.members(ToolStatus)
 
 
 class JudgedTool(NamedTuple):

@@ -11,10 +11,9 @@ from typing import Any
 
 from callability.adapter.json_text import tool_result
 from callability.adapter.phrases import Phrases, cut_name, fill, on_one_line, quote, shorten
+from callability.contract.enum_words import ENABLE_STATUS, LOAD_STATUS
 from callability.contract.vocabulary import EnableStatus, LoadStatus
 from callability.v1.callability_service_pb2 import ClassifyEnableResponse, ClassifyLoadResponse
-from callability.v1.outcome_pb2 import EnableStatus as WireEnableStatus
-from callability.v1.outcome_pb2 import LoadStatus as WireLoadStatus
 
 UNEXPLAINED_LOAD = "Tools are not available from {servers}. Tell the user."
 """The text used if a service of another version sends no words that this version knows."""
@@ -22,9 +21,7 @@ UNEXPLAINED_LOAD = "Tools are not available from {servers}. Tell the user."
 MAX_NAMED = 5
 """Servers of one status that are named (L-7)."""
 
-_LOAD_STATUSES: Mapping[int, LoadStatus] = {
-    number: LoadStatus(name.removeprefix("LOAD_STATUS_").lower()) for name, number in WireLoadStatus.items() if number
-}
+_LOAD_STATUSES = LOAD_STATUS.members(LoadStatus)
 
 
 def load_status(response: ClassifyLoadResponse) -> LoadStatus:
@@ -85,11 +82,7 @@ def _name_with_reason(server: str, reason: str) -> str:
 UNEXPLAINED_ENABLE = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
 """The text used if a service of another version sends no words that this version knows."""
 
-_ENABLE_STATUSES: Mapping[int, EnableStatus] = {
-    number: EnableStatus(name.removeprefix("ENABLE_STATUS_").lower())
-    for name, number in WireEnableStatus.items()
-    if number
-}
+_ENABLE_STATUSES = ENABLE_STATUS.members(EnableStatus)
 _NO_CLAIM = "Do not claim that it is connected or call its tools."
 
 

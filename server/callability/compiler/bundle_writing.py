@@ -19,13 +19,14 @@ from callability.compiler.policy import Check, Policy, ProvedRuleSet
 from callability.compiler.question import Axis, DeclaredFact, Fact, LabelFact, NameFact, Question
 from callability.compiler.questions import QUESTIONS
 from callability.compiler.rule_set import Rule, RuleSet, Templates, rule_words, status_words
+from callability.contract.enum_words import ENABLE_ENTRY, ENABLE_STATUS, LIFTED_BY, LOAD_STATUS, RETRY, TOOL_STATUS
 from callability.contract.finding import Finding, Place, in_order
-from callability.contract.vocabulary import EnableStatus, LiftedBy, LoadStatus, Retry, Status, ToolStatus
+from callability.contract.vocabulary import EnableStatus, LoadStatus, Status, ToolStatus
 from callability.files.policy_source import PolicyFile
 from callability.kernel.conditions import SEMANTICS, AllOf, AnyOf, Condition, Is, Not
 from callability.kernel.envelope import MAX_BYTES, cost_of_payload, envelop, max_cost
 from callability.kernel.policy import CheckedPolicy
-from callability.v1 import outcome_pb2, verdict_pb2
+from callability.v1 import verdict_pb2
 
 
 class ConditionParts:
@@ -76,11 +77,6 @@ _SUBJECTS = {
 }
 
 
-def lifted_by_number(owner: LiftedBy | None) -> verdict_pb2.LiftedBy.ValueType:
-    """Return the number of who can lift or change something; unspecified if nobody can."""
-    return verdict_pb2.LiftedBy.Value(f"LIFTED_BY_{owner.upper()}") if owner else verdict_pb2.LIFTED_BY_UNSPECIFIED
-
-
 def fact_message(fact: Fact, question: Question) -> pb.Fact:
     """Return a fact as a bundle has it."""
     message = pb.Fact(
@@ -92,7 +88,7 @@ def fact_message(fact: Fact, question: Question) -> pb.Fact:
         asserted=fact.asserted,
         hint=fact.hint,
         stays_unknown=fact.stays_unknown,
-        changed_by=lifted_by_number(fact.opened_by),
+        changed_by=LIFTED_BY.numbers[fact.opened_by] if fact.opened_by else verdict_pb2.LIFTED_BY_UNSPECIFIED,
         action=fact.action,
         any_value=fact.opened_by_any_value,
     )
@@ -124,28 +120,24 @@ def status_message(status: Status) -> pb.Status:
     message = pb.Status(
         name=status,
         number=_number(status),
-        lifted_by=lifted_by_number(status.lifted_by),
-        retry=_retry_number(status.retry),
+        lifted_by=LIFTED_BY.numbers[status.lifted_by],
+        retry=RETRY.numbers[status.retry],
     )
     if isinstance(status, EnableStatus):
         message.error = status.error
-        message.entry = outcome_pb2.EnableEntry.Value(f"ENABLE_ENTRY_{status.entry.upper()}")
+        message.entry = ENABLE_ENTRY.numbers[status.entry]
         message.tools_changed = status.tools_changed
     return message
-
-
-def _retry_number(retry: Retry) -> verdict_pb2.Retry.ValueType:
-    return verdict_pb2.Retry.Value(f"RETRY_{retry.upper()}")
 
 
 def _number(status: Status) -> int:
     match status:
         case ToolStatus():
-            return verdict_pb2.ToolStatus.Value(f"TOOL_STATUS_{status.upper()}")
+            return TOOL_STATUS.numbers[status]
         case LoadStatus():
-            return outcome_pb2.LoadStatus.Value(f"LOAD_STATUS_{status.upper()}")
+            return LOAD_STATUS.numbers[status]
         case EnableStatus():
-            return outcome_pb2.EnableStatus.Value(f"ENABLE_STATUS_{status.upper()}")
+            return ENABLE_STATUS.numbers[status]
 
 
 def payload_of(policy: Policy, sequence: int = 0, files: Iterable[PolicyFile] = ()) -> bytes:
@@ -178,7 +170,7 @@ def _payload(
         actions=[
             pb.Action(
                 name=action.name,
-                owner=lifted_by_number(action.owner),
+                owner=LIFTED_BY.numbers[action.owner],
                 fact=action.fact or "",
                 phrase=action.phrase,
                 labels=action.labels,

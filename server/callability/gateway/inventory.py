@@ -15,6 +15,7 @@ from mcp_types import Tool
 
 from callability.adapter import ToolText
 from callability.client.judgements import KnownServer as JudgedFacts
+from callability.contract.enum_words import APPROVAL_STATUS
 from callability.contract.vocabulary import MAX_BYTES, byte_length
 from callability.gateway.catalog import Joined
 from callability.gateway.config import AgentConfig, Config, ServerConfig
@@ -51,13 +52,6 @@ def agent_message(name: str, config: AgentConfig | None) -> Agent:
 def declared_facts(values: Mapping[str, str]) -> DeclaredFacts | None:
     """Return declared facts as the contract has them; without any, the message means what it means absent."""
     return DeclaredFacts(values=values) if values else None
-
-
-_STATUS: Mapping[str, facts_pb2.ApprovalStatus.ValueType] = {
-    "approved": facts_pb2.APPROVAL_STATUS_APPROVED,
-    "pending": facts_pb2.APPROVAL_STATUS_PENDING,
-    "changed": facts_pb2.APPROVAL_STATUS_CHANGED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +266,7 @@ def _approval(
     if config.trust == "first_use" and record.is_open:
         status = "pending"
     # What is unknown of a record that was read has a value outside its domain, which only a person corrects.
-    wire = facts_pb2.APPROVAL_STATUS_UNSPECIFIED if status is None else _STATUS[status]
+    wire = facts_pb2.APPROVAL_STATUS_UNSPECIFIED if status is None else APPROVAL_STATUS.numbers[status]
     return facts_pb2.Approval(
         record=facts_pb2.ApprovalRecord(
             disabled=record.disabled, disabled_unspecified=record.disabled is None, status=wire

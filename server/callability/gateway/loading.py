@@ -33,6 +33,7 @@ from callability.adapter import NEUTRAL, Phrases, load_messages, load_status
 from callability.adapter.outcomes import MAX_NAMED
 from callability.adapter.phrases import abridge
 from callability.client import PolicyUnavailable
+from callability.contract.enum_words import LOAD_FAILURE, LOAD_PHASE
 from callability.contract.vocabulary import LoadFailure, LoadStatus, timed_out_on_the_way
 from callability.gateway.config import ServerConfig
 from callability.gateway.policy_client import LoadPolicy, LoadStub, load_policy, most_careful
@@ -180,8 +181,8 @@ def signals_of(failure: Failure, *, tries_left: int, retry_scheduled: bool) -> p
     """Return the structured signals of one failure: no text, and of its body only the timeout signature (L-2, L-3)."""
     has_status = failure.kind is LoadFailure.HTTP_STATUS
     return pb.LoadSignals(
-        phase=None if failure.phase is None else pb.LoadPhase.Value(f"LOAD_PHASE_{failure.phase.name}"),
-        failure=pb.LoadFailure.Value(f"LOAD_FAILURE_{failure.kind.name}"),
+        phase=None if failure.phase is None else LOAD_PHASE.numbers[failure.phase],
+        failure=LOAD_FAILURE.numbers[failure.kind],
         http_status=failure.status if has_status else None,
         timeout_signature=timed_out_on_the_way(failure.body),
         in_session=failure.in_session,

@@ -11,6 +11,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from callability.bundle.v1 import bundle_pb2
+from callability.contract.enum_words import FINDING_SEVERITY, LIFTED_BY, RETRY
 from callability.contract.finding import Finding
 from callability.contract.vocabulary import NO_LABEL, Action, LiftedBy
 from callability.kernel import limits
@@ -27,8 +28,6 @@ from callability.kernel.results import (
     Observer,
     ToolMessages,
     gaps_of,
-    lifted_by_number,
-    retry_number,
 )
 from callability.kernel.rule_set import Fact, RuleSet, Trial, Verdict
 from callability.v1 import callability_service_pb2 as pb
@@ -55,14 +54,14 @@ def description(policy: LocalPolicy) -> policy_pb.GetPolicyResponse:
             policy_pb.StatusInfo(
                 status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
                 name=status.name,
-                lifted_by=lifted_by_number(status.lifted_by),
-                retry=retry_number(status.retry),
+                lifted_by=LIFTED_BY.numbers[status.lifted_by],
+                retry=RETRY.numbers[status.retry],
             )
             for status in policy.callability.question.statuses
         ],
         actions=[
             policy_pb.Action(
-                name=action.name, owner=lifted_by_number(action.owner), fact=action.fact or "", phrase=action.phrase
+                name=action.name, owner=LIFTED_BY.numbers[action.owner], fact=action.fact or "", phrase=action.phrase
             )
             for action in policy.actions
         ],
@@ -70,8 +69,8 @@ def description(policy: LocalPolicy) -> policy_pb.GetPolicyResponse:
             policy_pb.LoadStatusInfo(
                 status=status.number,  # type: ignore[arg-type]  # as above
                 name=status.name,
-                lifted_by=lifted_by_number(status.lifted_by),
-                retry=retry_number(status.retry),
+                lifted_by=LIFTED_BY.numbers[status.lifted_by],
+                retry=RETRY.numbers[status.retry],
             )
             for status in policy.load_outcome.question.statuses
         ],
@@ -79,8 +78,8 @@ def description(policy: LocalPolicy) -> policy_pb.GetPolicyResponse:
             policy_pb.EnableStatusInfo(
                 status=status.number,  # type: ignore[arg-type]  # as above
                 name=status.name,
-                lifted_by=lifted_by_number(status.lifted_by),
-                retry=retry_number(status.retry),
+                lifted_by=LIFTED_BY.numbers[status.lifted_by],
+                retry=RETRY.numbers[status.retry],
                 error=status.error,
                 entry=status.entry,  # type: ignore[arg-type]  # as above
                 tools_changed=status.tools_changed,
@@ -123,7 +122,7 @@ def _declare(fact: Fact, phrase: str) -> policy_pb.DeclaredFact:
         subject=_SUBJECTS.get(fact.subject, policy_pb.FACT_SUBJECT_UNSPECIFIED),
         values=fact.values,
         default_value=fact.open_value,
-        owner=lifted_by_number(fact.opened_by or LiftedBy.NONE),
+        owner=LIFTED_BY.numbers[fact.opened_by or LiftedBy.NONE],
         action=fact.action,
         asserted=fact.asserted,
         phrase=phrase,
@@ -136,7 +135,7 @@ def finding_message(finding: Finding) -> policy_pb.PolicyFinding:
         file=finding.place.file,
         line=finding.place.line,
         column=finding.place.column,
-        severity=policy_pb.FindingSeverity.Value(f"FINDING_SEVERITY_{finding.severity.upper()}"),
+        severity=FINDING_SEVERITY.numbers[finding.severity],
         code=finding.code,
         sentence=finding.sentence,
         hint=finding.advice,
@@ -221,8 +220,8 @@ class EncodedCalls:
             status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
             rule=verdict.rule,
             undetermined=verdict.undetermined,
-            lifted_by=lifted_by_number(status.lifted_by),
-            retry=retry_number(status.retry),
+            lifted_by=LIFTED_BY.numbers[status.lifted_by],
+            retry=RETRY.numbers[status.retry],
         )
         if verdict.words:
             words = outcome_pb2.LoadWords(status=message.status, rule=verdict.words.rule, **verdict.words.texts)
@@ -234,8 +233,8 @@ class EncodedCalls:
             status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
             rule=verdict.rule,
             undetermined=verdict.undetermined,
-            lifted_by=lifted_by_number(status.lifted_by),
-            retry=retry_number(status.retry),
+            lifted_by=LIFTED_BY.numbers[status.lifted_by],
+            retry=RETRY.numbers[status.retry],
             error=status.error,
             entry=status.entry,  # type: ignore[arg-type]  # checked when the bundle was read
             tools_changed=status.tools_changed,

@@ -15,9 +15,8 @@ From the signals of a load and the facts of an enable, as the contract has them,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Literal, TypeVar
@@ -25,6 +24,15 @@ from typing import Literal, TypeVar
 from google.protobuf.message import DecodeError
 
 from callability.bundle.v1 import bundle_pb2
+from callability.contract.enum_words import (
+    APPROVAL_STATUS,
+    ENABLE_AUTHORIZATION,
+    ENABLE_CREDENTIALS,
+    ENABLE_END,
+    LOAD_FAILURE,
+    LOAD_PHASE,
+    LOAD_STATUS,
+)
 from callability.contract.vocabulary import (
     DECIDED,
     NO_LABEL,
@@ -132,11 +140,6 @@ def attempt_facts(authorization: str, ended: str, load_status: str, dialog_expir
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world"]
 _DEPENDENT: tuple[Hint, ...] = ("read_only", "destructive", "idempotent")
-_STATUS = {
-    pb.APPROVAL_STATUS_APPROVED: "approved",
-    pb.APPROVAL_STATUS_PENDING: "pending",
-    pb.APPROVAL_STATUS_CHANGED: "changed",
-}
 
 
 def server_fields(facts: pb.ServerFacts) -> dict[str, str]:
@@ -176,7 +179,7 @@ def outside_domain(facts: pb.ToolFacts) -> frozenset[str]:
     found = set()
     if record.disabled_unspecified and not record.HasField("disabled"):
         found.add("approval.disabled")
-    if record.HasField("status") and record.status not in _STATUS:
+    if record.HasField("status") and record.status not in APPROVAL_STATUS.words:
         found.add("approval.status")
     return frozenset(found)
 
@@ -192,7 +195,9 @@ def _approval(tool: pb.ToolFacts) -> tuple[str, str]:
     if not tool.approval.HasField("record"):
         return "false", "none"
     record = tool.approval.record
-    return _boolean(record.disabled, known=record.HasField("disabled")), _STATUS.get(record.status, UNKNOWN)
+    return _boolean(record.disabled, known=record.HasField("disabled")), APPROVAL_STATUS.words.get(
+        record.status, UNKNOWN
+    )
 
 
 _REASONS = "|".join(re.escape(status.phrase.lower()) for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST)
@@ -266,16 +271,12 @@ def _carelessness(number: int) -> tuple[int, int]:
 _FIRST_ERROR = 400
 
 
-def _names(wire: Iterable[tuple[str, int]], prefix: str, names: type[StrEnum]) -> Mapping[int, str]:
-    return {number: names(name.removeprefix(prefix).lower()) for name, number in wire if number}
-
-
-_PHASE_NAMES = _names(outcome_pb.LoadPhase.items(), "LOAD_PHASE_", LoadPhase)
-_FAILURES = _names(outcome_pb.LoadFailure.items(), "LOAD_FAILURE_", LoadFailure)
-_LOAD_STATUSES = _names(outcome_pb.LoadStatus.items(), "LOAD_STATUS_", LoadStatus)
-_CREDENTIALS = _names(outcome_pb.EnableCredentials.items(), "ENABLE_CREDENTIALS_", EnableCredentials)
-_AUTHORIZATIONS = _names(outcome_pb.EnableAuthorization.items(), "ENABLE_AUTHORIZATION_", EnableAuthorization)
-_ENDS = _names(outcome_pb.EnableEnd.items(), "ENABLE_END_", EnableEnd)
+_PHASE_NAMES = LOAD_PHASE.members(LoadPhase)
+_FAILURES = LOAD_FAILURE.members(LoadFailure)
+_LOAD_STATUSES = LOAD_STATUS.members(LoadStatus)
+_CREDENTIALS = ENABLE_CREDENTIALS.members(EnableCredentials)
+_AUTHORIZATIONS = ENABLE_AUTHORIZATION.members(EnableAuthorization)
+_ENDS = ENABLE_END.members(EnableEnd)
 
 
 def load_facts(signals: outcome_pb.LoadSignals, error_text: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.contract.enum_words import LIFTED_BY
 from callability.contract.finding import Finding, as_code
 from callability.contract.vocabulary import Action, LiftedBy
 from callability.kernel.conditions import SEMANTICS
@@ -27,7 +28,6 @@ from callability.kernel.envelope import (
 )
 from callability.kernel.rule_set import RuleSet
 from callability.kernel.rule_set_reading import QUESTIONS, rule_set_of
-from callability.v1 import verdict_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,10 @@ def _revision(text: str) -> str:
     return text
 
 
+_OWNERS = LIFTED_BY.members(LiftedBy)
+
+
 def _action(message: pb.Action) -> Action:
-    owners = {number: name for name, number in verdict_pb2.LiftedBy.items() if number}
-    if not message.name or message.owner not in owners:
+    if not message.name or message.owner not in _OWNERS:
         raise invalid(f"action {as_code(message.name)} contradicts itself")
-    owner = LiftedBy(owners[message.owner].removeprefix("LIFTED_BY_").lower())
-    return Action(message.name, owner, message.fact or None, message.phrase, message.labels)
+    return Action(message.name, _OWNERS[message.owner], message.fact or None, message.phrase, message.labels)

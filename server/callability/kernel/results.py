@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from callability.bundle.v1 import bundle_pb2
+from callability.contract.enum_words import LIFTED_BY, PATH_END, RETRY
 from callability.contract.vocabulary import Action, LiftedBy, Retry
 from callability.kernel.limits import InvalidRequest
 from callability.kernel.path import FactChange, Path, Step
@@ -199,8 +200,8 @@ class ToolMessages:
                 status=verdict.status.number,  # type: ignore[arg-type]  # checked when the bundle was read
                 rule=verdict.rule,
                 undetermined=verdict.undetermined,
-                lifted_by=lifted_by_number(verdict.status.lifted_by),
-                retry=retry_number(retry),
+                lifted_by=LIFTED_BY.numbers[verdict.status.lifted_by],
+                retry=RETRY.numbers[retry],
                 withhold_text=verdict.withhold_text,
                 unread=unread,
             )
@@ -252,7 +253,7 @@ def path_message(path: Path, actions: Iterable[Action], numbers: Mapping[str, in
             current=change.value,
             wanted=change.wanted,
             wanted_values=change.wanted_values,
-            changed_by=lifted_by_number(change.fact.opened_by or LiftedBy.NONE),
+            changed_by=LIFTED_BY.numbers[change.fact.opened_by or LiftedBy.NONE],
             action=change.fact.action,
             phrase=phrases.get(change.fact.action, ""),
         )
@@ -261,18 +262,8 @@ def path_message(path: Path, actions: Iterable[Action], numbers: Mapping[str, in
         number = numbers[step.rule.status]
         return pb.PathStep(rule=step.rule.id, status=number, changes=map(change_of, step.changes))  # type: ignore[arg-type]  # of a newer version, it is kept as a number
 
-    end = pb.PathEnd.Value(f"PATH_END_{path.end.upper()}")
+    end = PATH_END.numbers[path.end]
     return pb.PathToCallable(steps=map(step_of, path.steps), end=end, find_out=path.find_out)
-
-
-def lifted_by_number(owner: LiftedBy) -> verdict_pb2.LiftedBy.ValueType:
-    """Return the number of who can lift or change something."""
-    return verdict_pb2.LiftedBy.Value(f"LIFTED_BY_{owner.upper()}")
-
-
-def retry_number(retry: Retry) -> verdict_pb2.Retry.ValueType:
-    """Return the number of whether trying again can help."""
-    return verdict_pb2.Retry.Value(f"RETRY_{retry.upper()}")
 
 
 def _names(words: Words, action: str) -> bool:

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.contract.enum_words import LIFTED_BY
 from callability.contract.finding import as_code, list_names
 from callability.contract.vocabulary import UNKNOWN, LiftedBy, Retry
 from callability.kernel.conditions import (
@@ -33,7 +34,6 @@ from callability.kernel.conditions import (
 )
 from callability.kernel.envelope import invalid
 from callability.kernel.path import Path, opens_by_itself, path_to_callable, remaining_path
-from callability.v1 import verdict_pb2
 
 
 class NameClasses:
@@ -64,9 +64,7 @@ class NameClasses:
             raise invalid("the bundle has no class for a name") from None
 
 
-_OWNERS = {
-    number: LiftedBy(name.removeprefix("LIFTED_BY_").lower()) for name, number in verdict_pb2.LiftedBy.items() if number
-}
+_OWNERS = LIFTED_BY.members(LiftedBy)
 _KINDS = frozenset(pb.FactKind.values()) - {0}
 _SUBJECTS = frozenset(pb.FactSubject.values()) - {0}
 

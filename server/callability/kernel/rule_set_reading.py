@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.contract.enum_words import LIFTED_BY, RETRY
 from callability.contract.finding import as_code
 from callability.contract.vocabulary import LiftedBy, Retry
 from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not
@@ -29,7 +30,7 @@ from callability.kernel.rule_set import (
     nodes_of,
     walk,
 )
-from callability.v1 import outcome_pb2, verdict_pb2
+from callability.v1 import outcome_pb2
 
 MAX_DEPTH = 128
 """Parts within parts of one condition: more than the reader of rule files allows."""
@@ -99,10 +100,8 @@ class Conditions:
 
 
 Item = TypeVar("Item")
-_OWNERS = {
-    number: LiftedBy(name.removeprefix("LIFTED_BY_").lower()) for name, number in verdict_pb2.LiftedBy.items() if number
-}
-_RETRIES = {number: Retry(name.removeprefix("RETRY_").lower()) for name, number in verdict_pb2.Retry.items() if number}
+_OWNERS = LIFTED_BY.members(LiftedBy)
+_RETRIES = RETRY.members(Retry)
 _NUMBERS = 2**31
 """No number of a status in the contract reaches it."""
 _TEXTS = {

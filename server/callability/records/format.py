@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from callability.contract.enum_words import ENABLE_STATUS, LIFTED_BY, LOAD_STATUS, RETRY, TOOL_STATUS
 from callability.contract.vocabulary import MAX_BYTES
 from callability.kernel.facts import signals_in_text
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import outcome_pb2, verdict_pb2
 
 VERSION = 1
 """The version of the format; a reader ignores members and kinds that it does not know."""
@@ -153,37 +153,32 @@ def tool_verdict(reply: pb.CheckToolResponse, semantics: int | None) -> str:
 
 def load_verdict(reply: pb.ClassifyLoadResponse, semantics: int | None) -> str:
     """Return the members of a decision about a load that are about its verdict."""
-    status = _name(outcome_pb2.LoadStatus, "LOAD_STATUS_", reply.verdict.status)
+    status = LOAD_STATUS.word(reply.verdict.status)
     return members({"revision": reply.revision, **_semantics(semantics), "status": status, **_verdict(reply.verdict)})
 
 
 def enable_verdict(reply: pb.ClassifyEnableResponse, semantics: int | None) -> str:
     """Return the members of a decision about an enable that are about its verdict."""
-    status = _name(outcome_pb2.EnableStatus, "ENABLE_STATUS_", reply.verdict.status)
+    status = ENABLE_STATUS.word(reply.verdict.status)
     return members({"revision": reply.revision, **_semantics(semantics), "status": status, **_verdict(reply.verdict)})
 
 
 def tool_status(number: int) -> str:
     """Return the name of a status of a tool; the number itself for one of a later version."""
-    return _name(verdict_pb2.ToolStatus, "TOOL_STATUS_", number)
+    return TOOL_STATUS.word(number)
 
 
 def _verdict(verdict: Any) -> Mapping[str, Any]:
     return {
         "rule": verdict.rule,
         "undetermined": verdict.undetermined,
-        "lifted_by": _name(verdict_pb2.LiftedBy, "LIFTED_BY_", verdict.lifted_by),
-        "retry": _name(verdict_pb2.Retry, "RETRY_", verdict.retry),
+        "lifted_by": LIFTED_BY.word(verdict.lifted_by),
+        "retry": RETRY.word(verdict.retry),
     }
 
 
 def _semantics(semantics: int | None) -> Mapping[str, int]:
     return {} if semantics is None else {"semantics": semantics}
-
-
-def _name(values: Any, prefix: str, number: int) -> str:
-    known: Sequence[int] = values.values()
-    return str(values.Name(number)).removeprefix(prefix).lower() if number in known else str(number)
 
 
 _TEXT = {"type": "string"}

@@ -28,13 +28,14 @@ from callability.compiler.question import Fact, Point, Question
 from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.compiler.rule_set import RuleSet, Templates, Verdict, declared_phrases, retry_of, verdict_words
 from callability.compiler.table import Plain, Row, of_change, of_count, of_path, of_row, of_trial, of_verdict, rows_of
+from callability.contract.enum_words import RETRY, TOOL_STATUS
 from callability.contract.finding import Finding, Place, Severity, has_errors, in_order
 from callability.contract.vocabulary import UNKNOWN, Retry
 from callability.files import document
 from callability.files.policy_source import PolicyFile, PolicySource
 from callability.kernel.path import Path as PathToCallable
 from callability.kernel.path import remaining_path, sentences
-from callability.kernel.results import path_message, retry_number
+from callability.kernel.results import path_message
 from callability.kernel.rule_set import explain
 from callability.studio.policy_files import SavedFile, other_files
 from callability.v1.callability_service_pb2 import CheckToolResponse
@@ -178,19 +179,18 @@ def rejection_of(
 ) -> Plain | None:
     """Return the MCP tool result of a call, with the neutral phrases of the actions; None if the tool is called."""
     question = rule_set.question
-    numbers = {str(each): ToolStatus.Value(f"TOOL_STATUS_{each.upper()}") for each in question.statuses}
     said = verdict_words(rule_set, verdict)
-    number = ToolStatus.Value(f"TOOL_STATUS_{verdict.status.upper()}")
+    number = TOOL_STATUS.numbers[verdict.status]
     response = CheckToolResponse(
         verdict=ToolVerdict(
             status=number,
             rule=verdict.rule,
             undetermined=verdict.undetermined,
-            retry=retry_number(retry),
+            retry=RETRY.numbers[retry],
             unread=unread,
         ),
         words=_words(number, said.texts, rule_set) if said else None,
-        remaining=path_message(remaining, question.actions, numbers) if remaining else None,
+        remaining=path_message(remaining, question.actions, TOOL_STATUS.numbers) if remaining else None,
     )
     return rejection(response, SERVER, TOOL, phrases=NEUTRAL)
 

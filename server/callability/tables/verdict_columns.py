@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.contract.enum_words import LIFTED_BY, RETRY
 from callability.kernel.facts import HINT_DEFAULTS, READS_ONLY
 from callability.tables.fact_column import Codes, NameClasses, number_of_codes
-from callability.v1 import verdict_pb2
 
 READ_ONLY = "annotations.read_only"
 _FIXED = dict(zip(HINT_DEFAULTS, READS_ONLY, strict=True))
@@ -397,7 +397,7 @@ class VerdictColumns:
         if verdict.undetermined:
             return None
         status = self._rules.rule_set.statuses[verdict.status]
-        return verdict_pb2.Retry.Name(status.retry).removeprefix("RETRY_").lower()
+        return RETRY.word(status.retry)
 
 
 class _Column(Protocol):
@@ -478,4 +478,4 @@ class _Flags:
 
 
 def _lifted_by(status: pb.Status) -> str:
-    return verdict_pb2.LiftedBy.Name(status.lifted_by).removeprefix("LIFTED_BY_").lower()
+    return LIFTED_BY.word(status.lifted_by)

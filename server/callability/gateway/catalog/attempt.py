@@ -19,14 +19,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
+from callability.contract.enum_words import ENABLE_AUTHORIZATION, ENABLE_CREDENTIALS, ENABLE_END
 from callability.contract.vocabulary import EnableAuthorization, EnableEnd, LoadFailure
 from callability.gateway.config import ServerConfig
 from callability.gateway.upstream import AuthorizationFailed, Failure, Upstream, UpstreamError
 from callability.gateway.upstream.authorization import ProviderRefused, Redirect
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
-from callability.v1.outcome_pb2 import EnableAuthorization as WireAuthorization
-from callability.v1.outcome_pb2 import EnableCredentials as WireCredentials
-from callability.v1.outcome_pb2 import EnableEnd as WireEnd
 from callability.v1.outcome_pb2 import EnableFacts
 
 
@@ -58,13 +56,13 @@ class EnableOutcome:
 
     def facts(self, *, callable_tools: bool) -> EnableFacts:
         """Return the facts to send to the policy."""
-        credentials = "MISSING" if self.variables else "COMPLETE"
+        credentials = "missing" if self.variables else "complete"
         return EnableFacts(
             known=self.known,
             was_connected=self.was_connected,
-            credentials=WireCredentials.Value(f"ENABLE_CREDENTIALS_{credentials}"),
-            authorization=WireAuthorization.Value(f"ENABLE_AUTHORIZATION_{self.authorization.name}"),
-            ended=WireEnd.Value(f"ENABLE_END_{self.end.name}"),
+            credentials=ENABLE_CREDENTIALS.numbers[credentials],
+            authorization=ENABLE_AUTHORIZATION.numbers[self.authorization],
+            ended=ENABLE_END.numbers[self.end],
             callable_tools=callable_tools,
             load_status=self.load.verdict.status if self.load is not None else None,
             dialog_expired=self.dialog_expired,

@@ -8,6 +8,7 @@ from typing import Any
 from callability.adapter import Phrases
 from callability.adapter.judgement import status_of
 from callability.client import PolicyUnavailable
+from callability.contract.enum_words import LIFTED_BY, PATH_END, RETRY
 from callability.contract.finding import as_code, nearest
 from callability.contract.vocabulary import EDIT_LABELS
 from callability.gateway.config import Config
@@ -18,7 +19,6 @@ from callability.gateway.tools.decisions import Commands, Decisions
 from callability.gateway.tools.fact_sources import FactSources, Source
 from callability.gateway.upstream import Upstream
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import verdict_pb2
 
 Report = dict[str, Any]
 UNKNOWN_TOOL = "unknown_tool"
@@ -115,8 +115,8 @@ class LockReports:
             "rule": verdict.rule,
             "undetermined": verdict.undetermined,
             "unread": [*verdict.unread],
-            "lifted_by": _word(verdict_pb2.LiftedBy.Name(verdict.lifted_by), "LIFTED_BY_"),
-            "retry": _word(verdict_pb2.Retry.Name(verdict.retry), "RETRY_"),
+            "lifted_by": LIFTED_BY.word(verdict.lifted_by),
+            "retry": RETRY.word(verdict.retry),
             "revision": response.revision,
             "facts": [
                 {"fact": each.fact, "value": each.value, "from": sources.of(each.fact).as_json}
@@ -179,7 +179,7 @@ def _change(change: pb.FactChange, sources: FactSources, phrases: Phrases) -> Re
         "fact": change.fact,
         "current": change.current,
         "wanted": [*change.wanted_values],
-        "by": _word(verdict_pb2.LiftedBy.Name(change.changed_by), "LIFTED_BY_") if change.changed_by else "none",
+        "by": LIFTED_BY.word(change.changed_by) if change.changed_by else "none",
         "do": phrases.get(change.action) or change.phrase,
         "from": sources.of(change.fact).as_json,
         "edit": edit.as_json if edit is not None else None,
@@ -188,8 +188,4 @@ def _change(change: pb.FactChange, sources: FactSources, phrases: Phrases) -> Re
 
 def _end(response: pb.ExplainToolResponse) -> str:
     """Return what the path leads to; `not_known` if the policy is too large to say."""
-    return _word(pb.PathEnd.Name(response.path.end), "PATH_END_") if response.HasField("path") else "not_known"
-
-
-def _word(name: str, prefix: str) -> str:
-    return name.removeprefix(prefix).lower()
+    return PATH_END.word(response.path.end) if response.HasField("path") else "not_known"
