@@ -188,8 +188,9 @@ go-path: ## Rewrite the path of the Go modules everywhere.
 client: $(VENV)/installed ## Generate the Python client for threads from the one for asyncio.
 	PYTHONPATH=tests $(BIN)/python -m support.blocking_client
 
-docs: $(VENV)/installed ## Generate the pages about the config and the Python API, the schemas, and the answers in the page for agents.
+docs: $(VENV)/installed ## Generate the pages about the config, the findings and the Python API, the schemas, and the answers in the page for agents.
 	PYTHONPATH=tests $(BIN)/python -m support.package_drawing
+	PYTHONPATH=tests $(BIN)/python -m support.findings_page
 	$(BIN)/callability schema config --markdown > docs/config.md
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema

@@ -22,6 +22,7 @@ from callability.cli.policies import WatchOption, watch_policy
 from callability.cli.terminal import escape, number_of
 from callability.compiler.policy import Check, ProvedRuleSet, check_source
 from callability.compiler.proof import CaseResult, Coverage, Decided, Goal, Share, coverage
+from callability.contract import finding
 from callability.contract.finding import MAX_FINDINGS, Finding, Severity, as_code, finding_lines, line, witness_text
 from callability.files.policy_origin import origin_at
 from callability.files.policy_source import PolicySource
@@ -142,8 +143,8 @@ def as_json(tested: TestReport) -> str:
     answer = {
         "directory": tested.directory,
         "passed": tested.passed,
-        "errors": [*finding_lines(tested.errors)],
-        "warnings": [*finding_lines(tested.untested)],
+        "errors": [*map(finding.as_json, tested.errors)],
+        "warnings": [*map(finding.as_json, tested.untested)],
         "rule_sets": [_json_of(each) for each in tested.rule_sets],
     }
     return json.dumps(answer, indent=2)

@@ -29,7 +29,7 @@ from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.compiler.rule_set import RuleSet, Templates, Verdict, declared_phrases, retry_of, verdict_words
 from callability.compiler.table import Plain, Row, of_change, of_count, of_path, of_row, of_trial, of_verdict, rows_of
 from callability.contract.enum_words import RETRY, TOOL_STATUS
-from callability.contract.finding import Finding, Place, Severity, has_errors, in_order
+from callability.contract.finding import Finding, Place, Severity, as_json, has_errors, in_order
 from callability.contract.vocabulary import UNKNOWN, Retry
 from callability.files import document
 from callability.files.policy_source import PolicyFile, PolicySource
@@ -250,7 +250,7 @@ class DraftAnalysis:
             "revision": self._draft.revision,
             "sound": self._draft.revision is not None,
             "counts": {severity: counts[severity] for severity in Severity},
-            "findings": [_finding(finding) for finding in _worst(findings)],
+            "findings": [as_json(finding) for finding in _worst(findings)],
             "proved": {name: _proof(proved) for name, proved in self._draft.proved.items()},
             "tests": [test for proved in self._draft.proved.values() for test in tests_data(proved)],
         }
@@ -427,18 +427,4 @@ def _change(change: PolicyChange) -> Plain:
         "where": result["where"][:MAX_CONDITIONS],
         "conditions": len(result["where"]),
         "words_only": change.words_only,
-    }
-
-
-def _finding(finding: Finding) -> Plain:
-    witness = finding.witness
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "file": finding.place.file,
-        "line": finding.place.line,
-        "column": finding.place.column,
-        "sentence": finding.sentence,
-        "advice": finding.advice,
-        "witness": None if witness is None else dict(witness),
     }

@@ -5,7 +5,7 @@ import { byId, button, draw, make, numberOf, prose, say } from "./dom.js";
 const SEVERITIES = ["error", "warning", "note"];
 
 /** Return the sentence of a finding, with its hint. */
-export const findingText = (finding) => finding.sentence + (finding.advice ? ` (${finding.advice})` : "");
+export const findingText = (finding) => finding.sentence + (finding.hint ? ` (${finding.hint})` : "");
 
 /** Show findings; `goTo` goes to the place of one, and `tryFacts` sets the facts of one. */
 export function showFindings(checked, goTo, tryFacts) {
