@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.contract.vocabulary import timed_out_on_the_way
+from callability.contract.timeout_signature import timed_out_on_the_way
 from support.drawing import drawing
 
 TIMED_OUT = (

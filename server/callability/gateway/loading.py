@@ -34,7 +34,8 @@ from callability.adapter.outcomes import MAX_NAMED
 from callability.adapter.phrases import abridge
 from callability.client import PolicyUnavailable
 from callability.contract.enum_words import LOAD_FAILURE, LOAD_PHASE
-from callability.contract.vocabulary import LoadFailure, LoadStatus, timed_out_on_the_way
+from callability.contract.timeout_signature import timed_out_on_the_way
+from callability.contract.vocabulary import LoadFailure, LoadStatus
 from callability.gateway.config import ServerConfig
 from callability.gateway.policy_client import LoadPolicy, LoadStub, load_policy, most_careful
 from callability.gateway.upstream import Failure, Target, Upstream, UpstreamError, UpstreamTool, target_of

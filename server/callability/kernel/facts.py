@@ -33,10 +33,9 @@ from callability.contract.enum_words import (
     LOAD_PHASE,
     LOAD_STATUS,
 )
+from callability.contract.timeout_signature import DECIDED, TIMEOUT, timed_out_on_the_way, without_addresses
 from callability.contract.vocabulary import (
-    DECIDED,
     NO_LABEL,
-    TIMEOUT,
     UNKNOWN,
     EnableAuthorization,
     EnableCredentials,
@@ -44,8 +43,6 @@ from callability.contract.vocabulary import (
     LoadFailure,
     LoadPhase,
     LoadStatus,
-    timed_out_on_the_way,
-    without_addresses,
 )
 from callability.kernel import limits
 from callability.kernel.limits import InvalidRequest

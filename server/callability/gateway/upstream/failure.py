@@ -15,7 +15,8 @@ from mcp_types import Tool
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from callability.contract.vocabulary import LoadFailure, LoadPhase, timed_out_on_the_way
+from callability.contract.timeout_signature import timed_out_on_the_way
+from callability.contract.vocabulary import LoadFailure, LoadPhase
 
 NOT_SENT = "; the call was not sent"
 MAY_HAVE_RUN = "; the call may have been carried out"

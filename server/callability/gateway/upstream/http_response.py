@@ -32,7 +32,8 @@ import anyio
 import httpx2
 from anyio.abc import AsyncResource
 
-from callability.contract.vocabulary import LoadFailure, LoadPhase, timed_out_on_the_way
+from callability.contract.timeout_signature import timed_out_on_the_way
+from callability.contract.vocabulary import LoadFailure, LoadPhase
 from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
 from callability.gateway.upstream.messages import Exchange, PiecesWithoutHalves, without_halves
 
