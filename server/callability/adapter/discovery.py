@@ -1,9 +1,4 @@
-"""The answer of `retrieve_tools`: the callable tools and, on request, the locked ones (spec A.4).
-
-Splitting a query and a name into words of ASCII letters and digits, so that every language splits them alike.
-
-The arguments of the discovery tool, checked: an MCP library may pass them on unchecked.
-"""
+"""The answer of `retrieve_tools`: its arguments, the words of its query, callable tools and locked ones (A.4)."""
 
 from __future__ import annotations
 

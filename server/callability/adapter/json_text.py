@@ -1,6 +1,6 @@
-"""JSON as an agent reads it: the same bytes from every language, with an upstream's numbers as it wrote them.
+"""JSON as an agent reads it: the same bytes from every language, as structured content and in one text block.
 
-MCP tool results: an object as structured content, and as JSON in one text block.
+An upstream's numbers stay as it wrote them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The verdicts of a response, tool by tool, for the servers that the caller may see.
+"""The verdicts of a response, tool by tool, and their counts by server (A.6), for the servers that the caller may see.
 
-The counts of a server's tools in a list of servers (spec A.6).
-
-Deriving the request about one tool from the request about all, so that both send the same facts.
+The request about one tool is derived from the request about all, so that both send the same facts.
 """
 
 from __future__ import annotations

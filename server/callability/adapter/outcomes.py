@@ -1,7 +1,4 @@
-"""Messages for agents about servers whose tools did not load (spec B), one for each status.
-
-The result of `enable_server` that an agent reads (spec C).
-"""
+"""What an agent reads about loads, one message for each status (spec B), and about an enable (spec C)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Filling placeholders in words: actions with the proxy's phrases, names with what the agent wrote.
+"""Fills the placeholders in words: actions with the proxy's phrases, names with what the agent wrote.
 
-Texts of others as they may stand in a sentence for a model: names in quotes, reasons in one line.
+A name or a reason that somebody else wrote is quoted, and stays in one line.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The result of a call that the policy rejects, as an agent reads it (spec A.5).
 
-The facts that an undetermined verdict could not read, in plain words, and whether a later call may succeed.
-
-A word names a kind of fact and not the fact: the key of a label is the operator's, and an agent learns nothing of it. A
-fact that the policy declares has no kind, so its name is given.
+For an undetermined verdict it names the kinds of facts that could not be read. It never names the fact: the key of a
+label is the operator's. A fact that the policy declares has no kind, so its name is given.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""The command line: a call imports only the module of the command that it names.
+"""The command line: its commands, their help and completion, and the extra that each needs.
 
-The list of commands: the module of each, the extra that it needs, and its help.
-
-Shell completion: which command a shell completes, so that its module alone is imported.
-
-The extras of the distribution, and the message if a command's extra is not installed.
+A call imports only the module of the command that it names.
 """
 
 from __future__ import annotations

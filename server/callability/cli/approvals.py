@@ -1,9 +1,4 @@
-"""`callability approvals`: list, approve, disable and verify single tools.
-
-The rows of `callability approvals list`.
-
-Approving the tools of one server: what a person is shown and asked, and what is written.
-"""
+"""`callability approvals`: list, approve, disable and verify single tools."""
 
 from __future__ import annotations
 

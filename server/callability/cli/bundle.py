@@ -1,7 +1,4 @@
-"""`callability bundle verify` and `inspect`: check a bundle, and print what it holds.
-
-What a bundle holds, as text and as plain data.
-"""
+"""`callability bundle verify` and `inspect`: check a bundle, and print what it holds."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`callability check`: prove a policy, and print its findings and, on request, the effect of each rule.
-
-The report of `callability check`, as text and as JSON.
-
-The findings of a policy as SARIF 2.1.0, which editors and CI systems show in place.
-"""
+"""`callability check`: prove a policy, and report its findings as text, as JSON or as SARIF 2.1.0."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`callability config check`: report everything that a gateway would find in its files at start.
-
-The report of `callability config check` and `gateway --check`, as text and as JSON.
-
-`callability schema config`: write the schema of the gateway's config, for editors or for people.
-"""
+"""`callability config check` and `schema config`: what a gateway would find in its files, and what they may hold."""
 
 from __future__ import annotations
 

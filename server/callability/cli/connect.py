@@ -1,8 +1,6 @@
-"""`callability connect`: join the gateway that the user runs, and have the system start it.
+"""`callability connect` and `page`: join the gateway that the user runs, and open the page that unlocks tools.
 
 A call with `--agent` and `--config` alone does not come here: `callability.connect` answers it.
-
-`callability page`: open the page on which people unlock tools.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""`callability diff`: list every combination of facts whose answer differs between two policies.
-
-A tool whose answer differs between two policies.
-
-The report of `callability diff`, as text and as JSON.
-
-The tools of an inventory whose answer differs between two policies.
-"""
+"""`callability diff`: the combinations of facts, and the tools of an inventory, that two policies answer differently."""
 
 from __future__ import annotations
 

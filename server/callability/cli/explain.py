@@ -1,9 +1,4 @@
-"""`callability explain`: decide given facts and show how.
-
-The decision table as text, as Markdown and as a page.
-
-`callability table`: print the decision table of a policy, in few rows that read like its rules.
-"""
+"""`callability explain` and `table`: decide given facts and show how, or print all decisions in few rows."""
 
 from __future__ import annotations
 

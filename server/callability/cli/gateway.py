@@ -1,7 +1,4 @@
-"""`callability gateway`: run an MCP server in front of other MCP servers.
-
-The keys of a gateway's config that are in effect, each with its place in the file; none of the secrets.
-"""
+"""`callability gateway`: run an MCP server in front of other MCP servers."""
 
 from __future__ import annotations
 

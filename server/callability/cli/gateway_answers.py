@@ -1,11 +1,4 @@
-"""Where an answer about a gateway's tools comes from: a running gateway, or the files alone.
-
-The gateways that run on this machine for this user, and the questions that a command asks one of them.
-
-The places in files to which a report about a tool points, as the files are written now.
-
-Answers about a gateway's tools from its files alone.
-"""
+"""Answers about a gateway's tools: from a gateway that runs, or from its files alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Runs a gateway, and ends its process.
-
-The status line of a gateway that runs in a terminal: the state of its servers, and counts.
-"""
+"""Runs a gateway, shows its status in a terminal, and ends its process."""
 
 from __future__ import annotations
 

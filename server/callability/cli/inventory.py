@@ -1,7 +1,4 @@
-"""`callability inventory`: write the tools of a gateway with their facts, for `callability diff --inventory`.
-
-Connecting servers to see which tools they list, for the commands about approvals.
-"""
+"""`callability inventory`: write the tools of a gateway with their facts, for `callability diff --inventory`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""`callability inventory decide`: the verdict of each row of tables of tools.
-
-What the commands about tables of tools share: options, compiled policies, and the tables with their verdicts.
-
-`callability inventory counts`: how many rows of tables of tools have which verdict.
-
-`callability inventory diff`: the tools of tables whose verdict differs between two policies.
-"""
+"""`callability inventory decide`, `counts` and `diff`: the verdicts of the rows of tables of tools."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-r"""Options, logging and exit that several commands share.
-
-Options that name keys: `KEY_ID=FILE`.
-
-Quoting tool names in commands: a plain name unchanged, any other escaped and in single quotes.
+r"""What several commands share: options, logging, exit, and how names and conditions are written in one line.
 
 Every name has one written form, and every written form stands for one name: a backslash is written `\\`, and a
 character that cannot be seen, or a single quote, is written as `\u202e` or `\U000e0041`.
-
-Conditions in one line, as rule files write them.
 """
 
 from __future__ import annotations

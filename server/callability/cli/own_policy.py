@@ -1,9 +1,4 @@
-"""The policy in a gateway's own process: compiled from its files, and decided from its bundle.
-
-What a policy declares, in this process or at a service: what a config is compared with.
-
-A policy that a proxy compiles itself, and that decides in its process.
-"""
+"""The policy in a gateway's own process, and what a policy declares, here or at a service."""
 
 from __future__ import annotations
 

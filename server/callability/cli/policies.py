@@ -1,15 +1,4 @@
-"""A policy that a command serves: checked in a process of its own, as each edit of it is.
-
-A policy that a command compiles in its own process, to look at it or to write its bundle.
-
-Two policies to compare: an older one, which may be a git revision of the newer one.
-
-Running a check again after each edit of a policy, for its author at a terminal.
-
-A progress bar for deciding combinations, if standard error is a terminal.
-
-`callability schema rules`, `tests` and `policy`: write the JSON Schemas of policy files, for editors.
-"""
+"""The policies that a command works on: compiled with a progress bar, compared, and checked at each edit."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A policy service that a command asks: its address, and the credentials for it.
-
-The options of commands that listen or connect with TLS, and what they lead to.
-
-`callability healthcheck`: ask a service whether it serves, for a container or a script.
-"""
+"""A policy service, and how a command reaches it: address, TLS, credentials, and `callability healthcheck`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`callability serve`: answer proxies over gRPC.
-
-`callability callers`: check a callers file, and write an entry for a new token.
-"""
+"""`callability serve` and `callers`: answer proxies over gRPC, and say who may call."""
 
 from __future__ import annotations
 

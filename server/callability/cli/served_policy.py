@@ -1,7 +1,4 @@
-"""The policy that a command serves: checked in a process of its own, as each edit of it is.
-
-So nothing of the compiler is imported here.
-"""
+"""The policy that a command serves: a process of its own checks it, so that no compiler is imported here."""
 
 from __future__ import annotations
 

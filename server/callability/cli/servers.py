@@ -1,7 +1,4 @@
-"""`callability servers`: switch servers on and off, hold them for review, and log in to them.
-
-A tool's definition for review before approval, and what changed since the last approval.
-"""
+"""`callability servers`: switch servers on and off, hold them for review, and log in to them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The settings of `callability serve`: each from an option, the environment, a file or its default, in this order.
-
-`callability config show`: the effective settings of a gateway or a service, and where each comes from.
-"""
+"""The settings of `callability serve`: each from an option, the environment, a file or its default, in this order."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`callability test`: run the tests of a policy, and report their coverage.
-
-The report of `callability test`, as text and as JSON.
-
-The results of a policy's tests as JUnit XML, which CI systems read.
-"""
+"""`callability test`: run the tests of a policy, and report them and their coverage as text, JSON or JUnit XML."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The policy that decides in this process, and for how long nothing has confirmed it.
-
-The last good bundle on disk, for a start at which no service answers.
-
-Following a bundle in a file, which is replaced as a whole when a new one comes.
-"""
+"""The policy that decides in this process: how old it is, its last good bundle on disk, and a file that is followed."""
 
 from __future__ import annotations
 

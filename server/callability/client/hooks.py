@@ -1,7 +1,4 @@
-"""What a client reports about itself: a line of a log, a figure, and the span of a call.
-
-The errors of a client: no answer, and a request that is refused.
-"""
+"""What a client reports about itself, and its errors: no answer, and a request that is refused."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The servers and tools of a proxy with their facts, which a proxy keeps current.
-
-The facts and the texts of a tool as an MCP server lists it, whichever library read the list.
-
-What becomes of a call that an agent makes by a qualified name.
-"""
+"""The servers and tools of a proxy with their facts, which the proxy keeps current, and what becomes of a call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Judgements by agent and revision, of which only what has changed is decided again.
 
-Splits a question about many tools into requests within the limits of the service.
-
-Tools that no request can hold: each is an error of its own, so that the others of its inventory are decided.
+A question about many tools is split into requests within the limits of the service; a tool that no request can hold is
+an error of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Deciding in this process: the policy comes from a service, or from a bundle in a file.
-
-Following `WatchPolicy`, at one replica after the other.
-"""
+"""Deciding in this process: the policy comes from a service by `WatchPolicy`, or from a bundle in a file."""
 
 from __future__ import annotations
 

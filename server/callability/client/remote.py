@@ -1,9 +1,4 @@
-"""Asking a remote service from asyncio: a channel and a health watch for each replica.
-
-The health protocol of gRPC (`grpc.health.v1`), without its package, which the base install does not have.
-
-Asking a remote service from threads: a channel and a health watch for each replica.
-"""
+"""Asking a remote service, from asyncio and from threads: a channel and a health watch for each replica."""
 
 from __future__ import annotations
 

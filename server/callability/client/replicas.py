@@ -1,11 +1,4 @@
-"""A call of a service with several replicas, without its transport: who is asked, and what an outcome means.
-
-Which replica is asked next: round-robin over those that serve, the others after them.
-
-How a client shows who it is, and checks whom it asks.
-
-The calls of the contract that a client makes.
-"""
+"""A call of a service with several replicas, without its transport: which one is asked, and what an outcome means."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""The bundle of a policy that was checked. A policy whose bundle cannot be written is refused.
-
-Conditions as a flat list of parts, in which the parts of a part come before it.
-
-Facts, axes and statuses of a question as a bundle has them.
-
-From a proved policy to the payload of a bundle.
-"""
+"""From a proved policy to its bundle: the payload, message by message. A policy without a bundle is refused."""
 
 from __future__ import annotations
 

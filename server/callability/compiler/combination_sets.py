@@ -1,9 +1,4 @@
-"""Sets of combinations of facts, of any size, and where conditions hold.
-
-The combinations of facts that the rules of a rule set can distinguish.
-
-Which points of one axis lead into a set, within a box of the other axes.
-"""
+"""Sets of combinations of facts, of any size, and where conditions hold."""
 
 from __future__ import annotations
 

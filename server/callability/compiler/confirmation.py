@@ -1,12 +1,6 @@
-"""Confirming a decision diagram: what decides rules independently of it decides witnesses of it, and has to agree.
+"""Confirming a decision diagram: the rules engine, in a child process, has to agree at every region, edge and point.
 
-Rules in disjunctive normal form: flat conjunctions over known and unknown values, as the engine accepts them.
-
-Running the rules engine in a child process with a time limit; it returns plain data.
-
-Deciding given combinations of facts: by the rules engine in a child process, or by the reference evaluator.
-
-The combinations of facts by which a decision diagram is confirmed: of every region, edge and point.
+The engine reads rules in disjunctive normal form, with flat conjunctions over known and unknown values.
 """
 
 from __future__ import annotations

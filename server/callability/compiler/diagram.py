@@ -1,11 +1,4 @@
-"""The decision diagram: the verdict for every combination of facts, found by testing few of them.
-
-Where each unknown fact keeps a condition undetermined.
-
-The exception for a rule set that could not be decided.
-
-Building the decision diagram of a rule set: rule by rule, each where every rule above it is false.
-"""
+"""The decision diagram: the verdict for every combination of facts, found by testing few of them."""
 
 from __future__ import annotations
 

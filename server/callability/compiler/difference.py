@@ -1,10 +1,6 @@
 """The difference of two policies: every combination whose answer changes, in a few conditions.
 
 What changes where all facts are known comes first, since that is what an author means by an edit.
-
-Describing a set of combinations by few conditions, each of a few facts with a few values.
-
-The effect of each rule: where it decides, and where its position in the order matters.
 """
 
 from __future__ import annotations

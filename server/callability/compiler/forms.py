@@ -1,11 +1,4 @@
-"""Checking the form of a file's nodes; whatever does not have the expected form becomes a finding.
-
-Reading `facts`: the facts that a rule file declares, in addition to those of the question.
-
-Reading `labels`: for servers, tools and agents, the keys that rules may read, each with its values.
-
-Reading names and patterns, and finding the classes of names that a rule file distinguishes.
-"""
+"""The form of a rule file, checked node by node: its declared facts, labels, names and patterns."""
 
 from __future__ import annotations
 

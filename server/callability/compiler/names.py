@@ -1,10 +1,7 @@
 """Classes of names that conditions can distinguish: conditions see a name only through patterns.
 
-One name represents each class, so that a combination of facts is always a concrete one.
-
-Which patterns can match the same name: an automaton follows all patterns at once, shortest names first.
-
-So no set of patterns that some name matches is missed, and none is reported that no name matches.
+An automaton follows all patterns at once, so that no set of patterns that some name matches is missed, and none is
+reported that no name matches. One name represents each class.
 """
 
 from __future__ import annotations

@@ -1,13 +1,4 @@
-"""Proofs over every combination of the facts of a rule set: dead rules, laws and words.
-
-Results of a policy's tests: whether each verdict is as expected, and how it differs.
-
-Where each rule of a rule set decides, read off its decision diagram.
-
-Test coverage: each rule decides once, and each part of a condition is once true and once false.
-
-Redundant parts of conditions: the rules above, or the rest of the condition, already decide.
-"""
+"""What is proved of a rule set over every combination of its facts: laws, dead and redundant parts, tests, coverage."""
 
 from __future__ import annotations
 

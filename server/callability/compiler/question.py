@@ -1,7 +1,4 @@
-"""A question that a rule set answers: its facts, statuses, texts and actions, which no rule can change.
-
-Facts, their domains, and the states that they can have together.
-"""
+"""A question that a rule set answers: its facts with their domains, its statuses, texts and actions."""
 
 from __future__ import annotations
 

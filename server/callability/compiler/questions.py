@@ -1,11 +1,4 @@
-"""Every question that a policy answers.
-
-The first question (spec A): why can a tool not be called?
-
-The third question (spec C): how did an enable end?
-
-The second question (spec B): why did the tools of a server not load?
-"""
+"""The three questions that a policy answers: about a tool (spec A), a load (spec B) and an enable (spec C)."""
 
 from __future__ import annotations
 

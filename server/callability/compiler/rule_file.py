@@ -1,11 +1,4 @@
-"""Reading a rule file: into a rule set, or into findings about its form.
-
-Reading `when`: keys are joined by *and*, a list of values means *any of*, and `any`, `all` and `not` nest.
-
-Reading the tests of a policy: cases with facts and the expected verdict, in a file beside the rule file.
-
-Reading `laws`: each has a name, and `always` or `never` with a status or a list of them.
-"""
+"""Reading a rule file, its conditions, laws and tests: into a rule set, or into findings about its form."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""A rule set: the ordered rules and the words that answer one question, and the laws that the rules must keep.
-
-Laws: statements about a rule set that must hold in every combination of facts.
-
-The answer of a rule set to one combination of facts.
-
-Whether a later try can succeed although facts of this one are unknown.
-
-The words of a policy: the placeholders that they may use, and how a rule's words join those of its status.
-"""
+"""A rule set: ordered rules, words and laws, and its answer to one combination of facts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rule files and their tests as JSON Schemas (2020-12), with which an editor completes and checks them.
-
-The JSON Schema of the facts that a rule file declares.
-"""
+"""Rule files and their tests as JSON Schemas (2020-12), with which an editor completes and checks them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """A policy as a SQL query that decides each row of a table: rule by rule, as the rule file has them.
 
-How SQL dialects write names, texts and patterns.
-
-The facts of a policy as columns of a SQL query, and conditions over them. NULL is an unknown fact.
+A fact is a column, and NULL is an unknown fact.
 """
 
 from __future__ import annotations

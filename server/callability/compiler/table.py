@@ -1,9 +1,4 @@
-"""The decision table for people: few rows, tried in order, that read like the rules.
-
-Reports about a policy as plain data for JSON, shared by commands and the studio.
-
-The decision diagram as a graph: for programs, and for Graphviz.
-"""
+"""The decision table for people, and the diagram as a graph: few rows, tried in order, that read like the rules."""
 
 from __future__ import annotations
 

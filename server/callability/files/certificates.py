@@ -1,7 +1,4 @@
-"""A server's certificate, its key and the authorities of its clients: read from files, and again when they change.
-
-The certificate that a server presents to its clients.
-"""
+"""A server's certificate, its key and the authorities of its clients: read from files, and again when they change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""A YAML 1.2 or JSON file as nodes that know their line and column.
+"""A YAML 1.2 or JSON file as nodes that know their line and column; JSON may have comments and trailing commas.
 
-JSON with comments and trailing commas (JSONC), made plain JSON of the same length: every place stays where it is.
-
-No library that reads JSONC reports the places of values, which findings and edits need.
+Comments are blanked out, because no library that reads them reports the places that findings and edits need.
 """
 
 from __future__ import annotations

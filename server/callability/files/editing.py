@@ -1,11 +1,4 @@
-"""Setting values in a YAML or JSON text without touching any other byte.
-
-Spelling keys and values in YAML or JSON so that every parser reads back the same values.
-
-The positions of mappings in a YAML or JSON text, and where a value or key can be inserted.
-
-Replacing a file that others read and write: atomically, and one change at a time.
-"""
+"""Setting values in a YAML or JSON text without touching any other byte, and replacing the file atomically."""
 
 from __future__ import annotations
 

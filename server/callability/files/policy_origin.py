@@ -1,7 +1,4 @@
-"""A policy that is read from a bundle with rule files, which are proved like those of a directory.
-
-Where a policy is read from, when a service starts and after each edit.
-"""
+"""Where a policy is read from, when a service starts and after each edit: a directory, or a bundle with rule files."""
 
 from __future__ import annotations
 

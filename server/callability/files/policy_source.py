@@ -1,7 +1,4 @@
-"""The source of a policy: its files are read once, so that the bytes that were checked are the ones served.
-
-From the bytes of a bundle to the source of a policy: its rule files, or the finding that refuses it.
-"""
+"""The source of a policy: its files are read once, so that the bytes that were checked are the ones served."""
 
 from __future__ import annotations
 

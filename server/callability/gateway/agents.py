@@ -1,7 +1,4 @@
-"""Which agent sends a request, by its token, and which gateway answers it (FR-007).
-
-Notifies agents that their tools have changed, in both revisions of MCP, and only those whose tools they are.
-"""
+"""Which agent sends a request, by its token, which gateway answers it (FR-007), and whom a change of tools concerns."""
 
 from __future__ import annotations
 

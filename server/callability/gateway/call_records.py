@@ -1,7 +1,4 @@
-"""Records of calls through the gateway: each with the last decision about it, and how it ended.
-
-Records of changes that a gateway sees: of tools, of what people decided about them, and of its files.
-"""
+"""Records of what a gateway sees: calls, each with its last decision and its end, and changes of tools and files."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What the gateway knows: its servers, their tools, and the facts to send about them.
-
-Tools that the gateway itself refuses because they cannot be called through it, whatever the policy decides.
-
-What the gateway sends about an agent.
-"""
+"""What the gateway knows: its servers, their tools, what it refuses by itself, and the facts to send about them."""
 
 from __future__ import annotations
 

@@ -1,18 +1,6 @@
-"""Loads the tools of one server, with a limited number of tries within one deadline (L-4).
+"""Loads the tools of servers, and keeps them loaded: the policy classifies each failure and says what is retried (L-2).
 
-The outcomes of loading the tools of servers, one for each, the available ones included (L-6).
-
-The outcomes of the loads of a gateway's servers, by name.
-
-Translates a failure into the signals that the policy classifies (L-2); nothing is decided here.
-
-Loads the tools of many servers at the same time, without a gateway.
-
-Counts of servers by load status; no server is named.
-
-Keeps one upstream loaded for as long as it is wanted, and retries what the policy calls transient (L-4).
-
-Loading the tools of servers: the policy classifies each failure, and a load that may recover is tried again.
+A load has a limited number of tries within one deadline (L-4), and every server has an outcome (L-6).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Search by meaning: nearest vectors by a table of word vectors, read as integers (the extra `semantic`, A.4).
-
-The latest search indexes, each over exactly the documents that one kind of search needs.
-"""
+"""Search by meaning: nearest vectors by a table of word vectors, read as integers (the extra `semantic`, A.4)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""The metrics of the gateway, in memory only, as Prometheus reads them.
-
-The status of the watched files and the policy: whether they were read, and whether a later edit was refused.
-
-Reports of tools whose definitions change, whatever the trust of their server; nothing decides by them.
-
-The log of calls of upstream tools: who called what, and with which outcome; and counts of those that are refused.
-
-The log of facts that could not be read, once for each change of the tools that they hold back.
-"""
+"""What the gateway reports to its operator, in memory only: metrics, the log of calls, changed tools, unread facts."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Reads the tools of servers whole, as a person sees them before approving them.
-
-How long a command waits for a server.
-
-Collects everything that a gateway would ask the policy about now, as one request of the contract.
-
-A gateway of files that serves nobody: commands ask it what a running one would answer.
-
-A person's login at one server, from a terminal: the only way to authorize a server of `mcpServers`.
-"""
+"""A gateway of files that serves nobody: commands connect its servers, log in, and ask what a running one answers."""
 
 from __future__ import annotations
 

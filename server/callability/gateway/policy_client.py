@@ -1,9 +1,4 @@
-"""Asks the policy for the gateway, with one form for its errors.
-
-The call of the policy that loading needs, by a client or by a generated stub.
-
-Chooses the most careful of several load statuses, which is the one that counts (L-1).
-"""
+"""Asks the policy for the gateway, with one form for its errors."""
 
 from __future__ import annotations
 

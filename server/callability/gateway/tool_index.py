@@ -1,9 +1,4 @@
-"""Search over the tools that one caller may see, and over nothing else (A.4).
-
-Splitting a text into words for the search, in any script.
-
-One search index for each set of visible tools, rebuilt if a tool is gone and extended if one is new (A.4).
-"""
+"""Search over the tools that one caller may see, and nothing else (A.4): one index for each set of visible tools."""
 
 from __future__ import annotations
 

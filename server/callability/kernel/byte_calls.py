@@ -2,11 +2,6 @@
 
 A batch costs what its objects cost. So requests are read into lazy messages, whose parts stay bytes: the facts of a
 tool, or a server with all its tools, are a key to a result that is already encoded, and a reply joins such bytes.
-
-Lazy forms of the contract's messages: the same wire, but parts that are messages or text stay bytes.
-
-So the facts of a tool are one `bytes` value, and so is a server with all its tools; written, the results of a server
-are bytes that are joined.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The calls of `CallabilityService` by one policy: bytes in and bytes out, or messages in and messages out.
-
-What `GetPolicy` reports, of a policy that decides in this process.
-"""
+"""The calls of `CallabilityService` by one policy: bytes in and bytes out, or messages in and messages out."""
 
 from __future__ import annotations
 

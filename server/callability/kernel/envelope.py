@@ -1,14 +1,8 @@
-"""The envelope of a bundle: what precedes, proves and signs its payload.
-
-Why a bundle is refused.
-
-The fields of a bundle on the wire, checked before they are parsed: parsing makes objects of bytes that cost nothing.
+"""The envelope of a bundle: what precedes, proves and signs its payload, and why a bundle is refused.
 
 A library of protobuf accepts more than other readers do, and more in one language than in another: it skips a field of
 the wrong type, and cuts a number that is too large. So that all readers refuse the same bundles, `docs/bundle.md` says
-what a well-formed message is, and this module checks it.
-
-What a signature of a bundle is over.
+what a well-formed message is, and this module checks it before anything is parsed.
 """
 
 from __future__ import annotations

@@ -1,15 +1,7 @@
-"""From the facts of a request about a tool to readings by name: the only reader of such facts.
+"""From the facts of a request to readings by name: the only reader of facts about a tool, a load and an enable.
 
-Which values facts have together: what a request says of one decides what it can say of another.
-
-The facts of a server and a tool that are fields of the contract, by name.
-
-From the text of an error to signals: the last resort, for a caller that has nothing else (L-2).
-
-Of several signals the most careful counts, and an uncertain one does not: a denial comes before what needs attention,
-and that before what recovers by itself. URLs, paths and names of hosts are never read.
-
-From the signals of a load and the facts of an enable, as the contract has them, to the facts of rules.
+A text of an error is read only if no signal is sent (L-2), the most careful sense counts, and URLs, paths and names of
+hosts are never read.
 """
 
 from __future__ import annotations

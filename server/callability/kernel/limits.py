@@ -1,8 +1,6 @@
-"""How much a request may hold. The numbers are part of the contract.
+"""How much a request may hold, in bytes and in items; the numbers are part of the contract.
 
-What a message holds on the wire, counted before it is parsed: parsing makes an object of each item.
-
-How large a request may be, in bytes and in items: checked before it is parsed.
+It is checked before a request is parsed, because parsing makes an object of each item.
 """
 
 from __future__ import annotations

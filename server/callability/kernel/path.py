@@ -1,9 +1,4 @@
-"""The path to callable: what has to change, in order, and who can change it.
-
-Ways to make a condition false: the values that its facts would need.
-
-Whether a status can open, and by which changes: found by the diagram, which covers every combination of facts.
-"""
+"""The path to callable: what has to change, in order, and who can change it, found by the diagram."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The policy in a bundle, and reading it.
-
-What the check of a policy hands to whatever serves it.
-"""
+"""The policy in a bundle, and what the check of a policy hands to whatever serves it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Results that are encoded once, and joined as bytes: of a tool a `ToolResult`, of a server a `ServerResults`.
-
-A cache of bounded size.
-
-Verdicts and words as the contract has them, each written once.
-"""
+"""Verdicts and words as the contract has them, encoded once, and joined as bytes."""
 
 from __future__ import annotations
 

@@ -1,15 +1,4 @@
-"""A rule set of a bundle: decides from points or from facts, and explains why.
-
-The class of a name, by the patterns of a bundle.
-
-A fact of a bundle, and how its values are numbered.
-
-Statuses, words, rules and verdicts of a bundle.
-
-Decision diagrams from flat arrays, as nested tuples that a walk goes through.
-
-Explaining a verdict: each rule that was tried, and why it did or did not decide.
-"""
+"""A rule set of a bundle: decides from points or from facts, and explains why."""
 
 from __future__ import annotations
 

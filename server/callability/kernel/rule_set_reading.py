@@ -1,7 +1,4 @@
-"""A rule set from its message: every number is checked before it is used.
-
-Conditions from the flat list of their parts.
-"""
+"""A rule set from its message: every number is checked before it is used."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The hooks of a client that report each of its calls as a span.
 
-Names of attributes: of OpenTelemetry's conventions for RPC and MCP, and our own.
-
-RPC: semantic conventions v1.45.0. MCP: GenAI semantic conventions v0.1.0.
+Names of attributes are those of OpenTelemetry (RPC: semantic conventions v1.45.0; MCP: GenAI semantic conventions
+v0.1.0), and our own.
 """
 
 from __future__ import annotations

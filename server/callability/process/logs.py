@@ -1,9 +1,4 @@
-"""Log lines on standard error: as text for people, or as JSON objects for programs.
-
-Limits log lines that an outsider could cause at any rate: each kind once in an interval.
-
-The request that is answered now: its id, and what its log lines and spans have in common.
-"""
+"""Log lines on standard error, as text or as JSON: with the request that is answered, and at a limited rate."""
 
 from __future__ import annotations
 

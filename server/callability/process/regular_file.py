@@ -1,6 +1,6 @@
-"""Writing the output of a command: a file as a whole, and a pipe or a device straight.
+"""Files of a command: an output is written as a whole, a pipe or a device straight; an input must be a regular file.
 
-Reading a file that is one: nothing here needs what reads YAML, which the base installation does not have.
+Nothing here needs what reads YAML, which the base installation does not have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Deciding records again by another policy: equal facts are decided once, whatever the number of their records.
-
-Counting records: by rule, agent, tool and day, the agents that keep hitting one lock, and what changed.
-"""
+"""Deciding records again by another policy, and counting them; equal facts are decided once, whatever their number."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Which calls are admitted: a limited number at a time, and none once the server is stopping.
-
-Whose call is decided next: calls are accepted before any is decided, and connections take turns.
-
-Places for streams without an end: those that anybody may open take none of those that need a right.
-"""
+"""Which calls are admitted, and whose is next: so many at a time, connections in turns, and streams apart."""
 
 from __future__ import annotations
 

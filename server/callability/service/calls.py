@@ -1,11 +1,4 @@
-"""The calls of `CallabilityService` by the policy in a bundle, from the bytes of a request to the bytes of a reply.
-
-The policy that is served, and the last edit of its files if that was rejected.
-
-The calls of `PolicyService`, from the bytes of a request to the bytes of a reply.
-
-The streams of `WatchPolicy`: the policy that is served, each one that replaces it, and heartbeats.
-"""
+"""The calls and streams of the service, by the policy that is served: bytes of a request in, bytes of a reply out."""
 
 from __future__ import annotations
 

@@ -1,14 +1,7 @@
 """The edge of the service: bytes come in, bytes go out, and every error becomes a gRPC status with a stable reason.
 
-Requests as they arrive: of one that is larger than its method takes, only the size is kept.
-
-gRPC, and the exception with which it ends a call, may hold a request for long after that.
-
-Places for calls in progress: a call takes one when its request has arrived, and gives it back when it ends.
-
-Places for requests that are read: a request stays outside until its caller is known and it has a place.
-
-gRPC lets a message in when it is wanted, and hands it over when it is whole: nothing else counts the bytes meanwhile.
+gRPC lets a message in when it is wanted, and hands it over when it is whole. So a request stays outside until its
+caller is known and it has a place; of one that is larger than its method takes, only the size is kept.
 """
 
 from __future__ import annotations

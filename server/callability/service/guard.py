@@ -1,8 +1,6 @@
-"""Lets a call pass if its caller is known and has the right to it.
+"""Lets a call pass if its caller is known and has the right to it, and limits connections.
 
-The certificates of clients, after their handshake: one that has expired, or whose authorities were edited, ends.
-
-How many connections there may be: each takes a file descriptor, and the service needs some for itself.
+A connection ends once the certificate of its client has expired, or the authorities were edited.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Health as `grpc.health.v1` defines it, behind the edge of the service.
+"""Health as `grpc.health.v1` defines it, and server reflection as `grpc.reflection.v1` and `v1alpha` do.
 
-Server reflection, as `grpc.reflection.v1` and `v1alpha` define it: their messages are the same on the wire.
-
-The library's servicer does not find the file of a method, and serves `v1alpha` alone.
+The library's servicer of reflection does not find the file of a method, and serves `v1alpha` alone.
 """
 
 from __future__ import annotations

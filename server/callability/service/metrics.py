@@ -1,15 +1,6 @@
-"""Metrics of the policy, for Prometheus.
+"""What the service counts, for Prometheus: calls, callers, verdicts, unread facts; and the log of calls.
 
-The log of calls: a line about each that has ended, if the operator asks for it.
-
-Calls over gRPC, counted by method and code, with how long they took; cheap enough for every call.
-
-Metrics of the callers of the service.
-
-Verdicts, counted by question, status and rule. A batch is counted later, many together: that costs a tenth.
-
-Facts that decisions lack, and facts that no rule file declares: counted for each decision, and logged once for each
-policy.
+A batch is counted later, many together: that costs a tenth.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The gRPC server: the calls of the contract, health and reflection, on one port.
-
-The port of a gRPC server: its address, and how callers are protected on it.
-
-How the C library's allocator returns the memory that large requests took.
-"""
+"""The gRPC server: the calls of the contract, health and reflection, on one port."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A service of several processes on one port: started, replaced, measured as one, and given each edit of the policy.
-
-One process that answers: a server with its callers, its certificates and its metrics.
-
-A worker of a service: one process that answers, and the messages between it and the process that started it.
-"""
+"""A service of several processes on one port: started, replaced, measured as one, and given each edit of the policy."""
 
 from __future__ import annotations
 

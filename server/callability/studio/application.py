@@ -1,9 +1,4 @@
-"""The ASGI application: the page, and the endpoints that it calls.
-
-The files of the page, with the token that POST requests need, and the nonce of the editor's style sheets.
-
-Running the studio: from binding its address to shutdown.
-"""
+"""The studio as an ASGI application: the page, the endpoints that it calls, and its run to the shutdown."""
 
 from __future__ import annotations
 

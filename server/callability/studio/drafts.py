@@ -1,11 +1,4 @@
-"""Analysing a draft: its findings, tables and verdicts, and what it changes in the saved policy.
-
-Drafts of a policy: proved question by question, so that an edit of one file decides only that file again.
-
-Questions and files as plain data for the page.
-
-What an agent reads if it calls a tool with some facts: the adapter's own answer.
-"""
+"""Analysing a draft: its findings, tables and verdicts, and what it changes in the saved policy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A compiled policy that decides record batches of Arrow.
-
-Which rows of tables name a tool that an earlier row has named.
-"""
+"""A compiled policy that decides record batches of Arrow."""
 
 from __future__ import annotations
 

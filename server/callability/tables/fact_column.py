@@ -1,7 +1,4 @@
-"""From a column of Arrow to codes of a fact's readings.
-
-The classes of names that a policy distinguishes, for whole columns of names.
-"""
+"""From a column of Arrow to codes of a fact's readings; a name is read to its class."""
 
 from __future__ import annotations
 

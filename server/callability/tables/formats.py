@@ -1,15 +1,8 @@
-"""Tables in text: every column of CSV and of JSON lines is read as text, and only those of facts are converted.
+"""The formats of tables. In text, every column is read as text, and only those of facts are converted.
 
-The formats of files with tables.
-
-Why a file cannot be read as a table: what was found, and what is wanted.
-
-Columns in plainer forms of the same values.
-
-Arrow files, which are validated in a child process: a damaged one can end the process that reads it.
-
-As a program, this is that child: it reads pickled paths from standard input, and writes a line before it reads each of
-them. If a file is refused, the last line says why.
+Arrow files are validated in a child process: a damaged one can end the process that reads it. As a program, this is
+that child: it reads pickled paths from standard input, and writes a line before it reads each of them. If a file is
+refused, the last line says why.
 """
 
 from __future__ import annotations

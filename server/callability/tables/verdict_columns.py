@@ -1,13 +1,4 @@
-"""From verdicts and answers to columns of Arrow.
-
-From the readings of facts to the points of the axes of a decision diagram.
-
-A decision diagram as tables: from the node that a row has reached, and the codes of some facts, to the next node.
-
-What a rule set decides for columns of codes: for each row a verdict, and the facts that are unread.
-
-Whether columns of Arrow hold what their types say: a damaged one can end the process that reads it.
-"""
+"""From codes of facts to verdicts, row by row along the decision diagram, and from verdicts to columns of Arrow."""
 
 from __future__ import annotations
 

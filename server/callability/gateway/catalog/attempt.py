@@ -1,11 +1,4 @@
-"""One attempt to connect a server of the catalog, shared by its callers; one of them asks its user for consent.
-
-A server of the catalog that is enabled.
-
-The outcome of an enable, without the parts that differ between callers who shared it.
-
-A person's consent to a connection, requested through the agent that enables the server.
-"""
+"""One attempt to connect a server of the catalog, shared by its callers; one of them asks its user for consent."""
 
 from __future__ import annotations
 

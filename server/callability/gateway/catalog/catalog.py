@@ -1,9 +1,4 @@
-"""The current catalog: its switches, and the servers that are enabled.
-
-The policy's classification of a finished attempt: why it failed, and whether its entry is kept.
-
-The state machine of one server of the catalog, in one event loop and without a lock.
-"""
+"""The catalog: for each server a state machine in one event loop, without a lock, and the servers that are enabled."""
 
 from __future__ import annotations
 

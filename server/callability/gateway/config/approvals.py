@@ -1,8 +1,7 @@
-"""The approvals file: people's decisions about single tools. Gateways read it, and people's commands write it.
+"""The approvals file: people's decisions about single tools, each for the form of the tool that was approved.
 
-The fingerprint by which an approval recognizes a tool: the digest of the part that a person approves.
-
-Stores the definitions that were approved, each in a file that is named by its fingerprint.
+A form is recognized by its fingerprint, and kept in a file of that name. Gateways read the approvals, and people's
+commands write them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Compares labels and facts of the config with those that the policy declares: a typo would open what a rule locks.
-
-Finds commands of servers on stdio that do not exist, where a gateway would look for them.
-"""
+"""Checks of a config beyond its file: labels and facts that the policy does not declare, and missing commands."""
 
 from __future__ import annotations
 

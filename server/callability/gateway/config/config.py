@@ -1,7 +1,4 @@
-"""The gateway's config as the operator wrote it: the upstream servers, the approvals file and the deadlines.
-
-Where the config is if no option names it: in the user's configuration directory, and never in the current one.
-"""
+"""The gateway's config as the operator wrote it, and where it is found if no option names it."""
 
 from __future__ import annotations
 

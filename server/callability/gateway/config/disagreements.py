@@ -1,8 +1,6 @@
-"""Finds keys of a config file that do not fit together, although each of them is valid.
+"""Finds keys of a config file that do not fit together, and keys of other clients' configs, with what to write instead.
 
 No finding holds a value of `args`, `env`, `headers`, `oauth` or `url`: they may be secrets.
-
-Keys that well-known MCP clients have in their configs, and what to write here in their place.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Finds what is wrong with the single keys of a config file; `disagreements` finds those that do not fit together.
+"""Finds what is wrong with the single keys of a config file, and what the environment lacks for it.
 
 No finding holds a value of `args`, `env`, `headers` or `url`, nor a name in `env` or `headers`: they may be secrets.
-
-Finds what the environment of a gateway lacks for its config: variables that are not set, and values that do not fit.
-
 Servers of the catalog are left out: an agent that enables one learns what is not set.
-
-The content of a config file as dictionaries, lists and values.
 """
 
 from __future__ import annotations

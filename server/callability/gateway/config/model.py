@@ -1,7 +1,4 @@
-"""The shape of the gateway's config file, key by key (A.2, A.7).
-
-The values that a config file may hold, each with its check and the same as JSON Schema.
-"""
+"""The shape of the gateway's config file, key by key (A.2, A.7), each value with its check and its JSON Schema."""
 
 from __future__ import annotations
 

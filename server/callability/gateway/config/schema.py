@@ -1,7 +1,4 @@
-"""The config file as a JSON Schema (2020-12) for editors; it refuses what the gateway refuses, as far as it can.
-
-The config and the approvals file as a page of documentation, from the same models that check them.
-"""
+"""The config file as a JSON Schema (2020-12) for editors, and as a page for people, from the models that check it."""
 
 from __future__ import annotations
 

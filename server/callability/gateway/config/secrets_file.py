@@ -1,9 +1,7 @@
-"""The files of secrets: `secrets.env` beside the config, which `${secret:NAME}` reads, and the `env_file` of a server.
+"""Secrets beside the config: `secrets.env`, which `${secret:NAME}` reads, the `env_file` of a server, and the keyring.
 
 A line is `NAME=VALUE`, with the value in quotes or not; empty lines and those that start with `#` are left out. In
-`secrets.env`, `NAME=keyring:ACCOUNT` stands for a secret in the keyring of the system.
-
-Secrets in the keyring of the system, by the library `keyring`, which is installed only where somebody wants it.
+`secrets.env`, `NAME=keyring:ACCOUNT` stands for a secret in the keyring of the system, by the library `keyring`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Variables in the config: `${NAME}`, `${NAME:-default}` and `${secret:NAME}`; `$${` stands for the text `${`.
 
 A secret is found in an environment under `secret:NAME`, which no variable of a process is called.
-
-Finds the places of values in a config file.
-
-Finds secrets among the arguments of a command, which every process list of the machine shows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the page shows: servers, tools that wait for a review, tools that are locked, and what happened.
-
-What a person does on the page: each act names what was shown, and is refused if that has changed meanwhile.
-"""
+"""What the page shows, and what a person does on it: an act that names something which has changed since is refused."""
 
 from __future__ import annotations
 

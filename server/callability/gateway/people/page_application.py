@@ -1,8 +1,6 @@
-"""The page for people as a web application on loopback: its files, and the requests of a browser that is signed in.
+"""The page for people as a web application on loopback, and the code by which a browser signs in.
 
-Its guard, its style and its elements are those of the studio.
-
-Signing in to the page: by a code that is shown on a terminal, and that no process reads from it.
+The code is shown on a terminal, so that no process reads it. Guard, style and elements are those of the studio.
 """
 
 from __future__ import annotations

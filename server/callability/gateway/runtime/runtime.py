@@ -1,9 +1,4 @@
-"""The running gateway: every edit of its files replaces the gateways of all agents.
-
-The upstreams of the current config; an edit touches only those that it concerns.
-
-What a gateway is started with.
-"""
+"""The running gateway: every edit of its files replaces the gateways of all agents, and upstreams that it concerns."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""The gateway's two files, watched: an edit is applied whole or not at all (A.7).
+"""The gateway's two files, watched: an edit is applied whole or not at all (A.7), and compared with policy and servers.
 
-Compares the labels of the config with the policy, again whenever either of them changes.
-
-Warnings about names in the config and the approvals that no server or tool has.
-
-Records the forms in which tools are first listed, for servers with `trust: first_use`: a later change locks them.
+For servers with `trust: first_use`, the forms in which tools are first listed are recorded in the approvals.
 """
 
 from __future__ import annotations

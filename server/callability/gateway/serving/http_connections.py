@@ -1,7 +1,4 @@
-"""Connections over HTTP: how long a client may keep one without using it, and how many there may be.
-
-The port of a gateway over HTTP: its address, and how agents are protected on it.
-"""
+"""The port of a gateway over HTTP, and its connections: how many there may be, and how long one may stay unused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The HTTP server under the gateway, which finishes calls in flight before it ends.
-
-The gateway over HTTP: every request needs a bearer token as soon as an agent has one.
-"""
+"""The gateway over HTTP: every request needs a token as soon as an agent has one; calls in flight are finished."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Sessions of MCP 2025-11-25 and older over HTTP: how many an agent may have, and when one ends.
-
-Requests that agents have in progress over HTTP: no agent can use up the connections of the others.
-"""
+"""Sessions over HTTP (MCP 2025-11-25 and older) and requests in progress: no agent can use up what the others need."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Runs a gateway over one transport, from its start to its shutdown.
 
-Limits what an agent over stdio is sent: the length of a line, and what waits for an agent that does not read.
-
-Answers messages over stdio that cannot be read: the library drops them, and their sender would wait in vain.
+Over stdio it limits what an agent is sent and does not read, and answers messages that cannot be read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """The gateway as an MCP server: one factory for both transports, for every revision that the library supports.
 
-Dialogs in the agent's session, through elicitation: whether it can show one, and how, in both revisions of MCP.
-
-Passes the progress of a call on from the upstream to the agent that requested it.
-
-Writes the answer of an upstream as it came: the library would leave out nulls and what MCP does not define.
+Dialogs and progress go through the agent's session; an upstream's answer is written as it came, because the library
+would leave out nulls and what MCP does not define.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The gateway's tools about the catalog: `search_servers`, `enable_server` and `disable_server` (spec C).
-
-How the caller of a tool can ask its user for consent.
-"""
+"""The gateway's tools about the catalog: `search_servers`, `enable_server` and `disable_server` (spec C)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""The policy's decisions about the tools that an agent may see.
-
-What the gateway's users can do about a status: the command that lifts it.
-
-Checks the arguments of a call, which the MCP library passes on unchecked.
-
-The answer of one of the gateway's own tools.
-"""
+"""The policy's decisions about the tools that an agent may see, and the commands that lift a status."""
 
 from __future__ import annotations
 

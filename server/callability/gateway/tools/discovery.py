@@ -1,7 +1,4 @@
-"""`retrieve_tools`: finds the tools that an agent may call, and on request those that are locked (A.4).
-
-`upstream_servers`: lists the servers, or shows one of them, with the counts of their tools (A.6).
-"""
+"""`retrieve_tools` and `upstream_servers`: what an agent may call, what is locked, and how many of each (A.4, A.6)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The dispatch of a call to one of the gateway's own tools.
-
-The gateway's own tools, as every transport lists them.
-"""
+"""The gateway's own tools: how every transport lists them, and which one answers a call."""
 
 from __future__ import annotations
 

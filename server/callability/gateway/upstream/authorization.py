@@ -1,6 +1,6 @@
 """The authorization of a connection by a person, through OAuth: by a stored login, and otherwise by asking.
 
-The page on loopback to which a provider sends the person back, for one authorization.
+The provider sends the person back to a page on loopback, which is open for one authorization.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A child process that leads a process group, and the end of the whole group.
-
-Reads what a child writes, line by line and in bounded memory: of a line that is too long only both ends are kept.
-"""
+"""A child process that leads a process group: its output in bounded memory, and the end of the whole group."""
 
 from __future__ import annotations
 

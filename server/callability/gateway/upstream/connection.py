@@ -1,8 +1,6 @@
 """One connection to an upstream: a single task opens, holds and closes it, and calls come from any task.
 
-Explains why an opening failed, from the errors that ended it, if the transport has no better explanation.
-
-Distinguishes a child that hangs from one that works quietly: it is sent a ping.
+A child that is quiet is sent a ping, which tells one that hangs from one that works.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Why an upstream failed: a sentence in the gateway's own words, and the facts behind it.
-
-Reads the tools of a list, and explains what is wrong with one that is not MCP, naming the tool.
-"""
+"""Why an upstream failed: a sentence in the gateway's own words, and the facts behind it."""
 
 from __future__ import annotations
 

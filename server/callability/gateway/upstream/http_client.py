@@ -1,7 +1,4 @@
-"""An HTTP client for MCP over streamable HTTP that keeps the facts of a failed exchange and the connection alive.
-
-Chooses the certificates that are trusted when an upstream is reached over TLS.
-"""
+"""An HTTP client for MCP over streamable HTTP that keeps the facts of a failed exchange and the connection alive."""
 
 from __future__ import annotations
 

@@ -1,15 +1,7 @@
-"""Interprets an HTTP response: reads it where reading could fail, and passes on what the SDK can accept.
-
-Limits the body of a response that a library reads whole.
-
-Keeps only those headers of a response that every reader of them can handle.
+"""Reads an HTTP response where reading could fail, and passes on what the SDK can accept.
 
 A server may send any byte but NUL and line breaks. The SDK and the HTTP client copy headers and cookies as ASCII, and
 decode a body with any codec that Python knows: with other bytes, or a codec that is none for text, they raise.
-
-Translates an error of the HTTP client into words and facts.
-
-Closes the socket of a TLS handshake that does not finish.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reads the tool list of one connection, and again when the upstream announces a change.
-
-A tool as its upstream lists it, with its fingerprint.
-"""
+"""Reads the tool list of one connection, and again when the upstream announces a change."""
 
 from __future__ import annotations
 

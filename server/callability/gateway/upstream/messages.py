@@ -1,12 +1,6 @@
-"""The outcome of the last HTTP request of one call or one opening.
+"""The messages of an upstream on their way to the SDK, which refuses a whole result for one odd member.
 
-Filters the messages of an upstream on their way to the SDK, which refuses a whole result for one odd member.
-
-The messages that wait for a child to read them.
-
-Replaces half a surrogate pair in JSON by U+FFFD: the SDK's parser refuses a whole message for one.
-
-Limits how long a call may wait for its next progress, and how long it may take in all.
+What waits for a child, and how long a call may wait, is limited.
 """
 
 from __future__ import annotations

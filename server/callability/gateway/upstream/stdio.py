@@ -1,6 +1,6 @@
 """A child process as an MCP transport: one JSON-RPC message a line, and an end that takes the whole process group.
 
-Logs what a child writes on its standard error: a line each, masked, and at a limited rate.
+What it writes on its standard error is logged: a line each, masked, and at a limited rate.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where an upstream is reached: plain data, from an entry of the config with its variables filled in.
 
-The secrets of a target: found where configs hold secrets, and masked in what its server says.
+Its secrets are found, and masked in what its server says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One `tools/call`: its request, why there is no answer to it, and what the log says of that.
-
-The answer to a call as it is passed on: as it came, but for what would make a client refuse it.
-"""
+"""One `tools/call`: its request, its answer as it is passed on, and why there is none."""
 
 from __future__ import annotations
 
