@@ -1,4 +1,4 @@
-"""`callability diff`: the combinations of facts, and the tools of an inventory, that two policies answer differently."""
+"""`callability diff`: the combinations of facts, and the tools of an inventory, that two policies decide otherwise."""
 
 from __future__ import annotations
 
