@@ -188,7 +188,7 @@ go-path: ## Rewrite the path of the Go modules everywhere.
 client: $(VENV)/installed ## Generate the Python client for threads from the one for asyncio.
 	PYTHONPATH=tests $(BIN)/python -m support.blocking_client
 
-docs: $(VENV)/installed ## Generate the pages about the config, the findings and the Python API, the schemas, and the answers in the page for agents.
+docs: $(VENV)/installed ## Generate the pages about the config and the findings, the schemas, and the answers in the page for agents.
 	PYTHONPATH=tests $(BIN)/python -m support.package_drawing
 	PYTHONPATH=tests $(BIN)/python -m support.findings_page
 	$(BIN)/callability schema config --markdown > docs/config.md
@@ -196,7 +196,10 @@ docs: $(VENV)/installed ## Generate the pages about the config, the findings and
 	$(BIN)/callability schema policy policy/schema
 	$(BIN)/callability schema records > docs/record.schema.json
 	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
-	PYTHONPATH=tests $(BIN)/python -m support.api_page docs/api.md
+
+api: $(VENV)/installed ## Write the reference of the Python API to build/api.md, from the docstrings.
+	mkdir -p build
+	PYTHONPATH=tests $(BIN)/python -m support.api_page build/api.md
 
 # About 1.8 GB of packages, and Java 17 for Spark, so that `make test` does without. `FLEET_ROWS=10000000` is the full size;
 # PostgreSQL decides the first 200,000 rows.
@@ -214,9 +217,9 @@ $(VENV)/fleet/installed: $(VENV)/installed ops/requirements/pip.txt ops/requirem
 ops: setup $(VENV)/bin/helm ## Check the Helm chart, and build the image of the container and ask it for its health.
 	CALLABILITY_IMAGE=1 $(BIN)/python -m pytest -q -n 0 tests/process/project/test_chart.py tests/process/project/test_container_image.py
 
-# After `make bench BENCH="--json docs/bench.json"`.
-figure: $(VENV)/installed ## Draw the measured figures as the picture in the README.
-	$(BIN)/python -m bench.figure docs/bench.json docs/bench.svg
+# After `make bench BENCH="--json build/bench.json"`.
+figure: $(VENV)/installed ## Draw the measured figures as the picture in the README, and keep their medians.
+	$(BIN)/python -m bench.figure build/bench.json docs/bench.svg --medians docs/bench.json
 
 recording: $(VENV)/installed ## Run the demonstration, and write its output as the picture in the README.
 	PYTHONPATH=examples $(BIN)/python -m demo --svg docs/demo.svg

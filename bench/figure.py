@@ -110,9 +110,16 @@ def _text(
 def main(
     result: Annotated[Path, typer.Argument(metavar="RESULT", help="What `python -m bench --json FILE` wrote.")],
     picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="The SVG to write.")],
+    medians: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the result without its single values too.")
+    ] = None,
 ) -> None:
     """Draw the rows of a result that have an aim."""
-    picture.write_text(drawn(json.loads(result.read_text(encoding="utf-8"))), encoding="utf-8")
+    measured = json.loads(result.read_text(encoding="utf-8"))
+    picture.write_text(drawn(measured), encoding="utf-8")
+    if medians is not None:
+        rows = [{key: value for key, value in row.items() if key != "values"} for row in measured["rows"]]
+        medians.write_text(json.dumps({**measured, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

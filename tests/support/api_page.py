@@ -1,4 +1,4 @@
-"""Writes `docs/api.md`: the public Python names, from the docstrings beside them. `make docs` runs it."""
+"""Writes the reference of the public Python names, from the docstrings beside them. `make api` runs it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ MODULES = (
 _HEAD = """\
 # The Python API
 
-Generated from the docstrings by `make docs`; edit those, not this page.
-[VERSIONING.md](../VERSIONING.md) says what is promised for these names.
-`FR-…`, `SC-…`, `L-…`, `E-…` and `A.…` refer to the [specification](specification.md).
+`VERSIONING.md` says what is promised for these names.
+`FR-…`, `SC-…`, `L-…`, `E-…` and `A.…` refer to `docs/specification.md`.
 Every module that is not on this page is internal.
 
-`ToolStatus`, `CheckToolsRequest` and the other messages are those of the contract, `callability.v1`
-([proto/](../proto/callability/v1/callability_service.proto)).
+`ToolStatus`, `CheckToolsRequest` and the other messages are those of the contract, `callability.v1`.
 """
 _WIDTH = 100
 _INHERITED_NAMES = re.compile(r"_.*")
