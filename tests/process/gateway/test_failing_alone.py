@@ -25,7 +25,7 @@ from support.upstreams.bad_http import Answer, BadHttp, Cut, reply, result
 
 pytestmark = pytest.mark.anyio
 
-# Longer than a busy machine takes to hold two dozen calls and pass 100 MB, and than the five seconds after which a
+# Longer than a busy machine takes to hold two dozen calls and pass 20 MB, and than the five seconds after which a
 # connection that is not taken is given up.
 CALL_SECONDS = 30
 SAME = 3
@@ -118,7 +118,7 @@ HTTP: dict[str, tuple[Answer, str]] = {
     "events that are cut": (Cut(_partial(500, b": hm\n\n", EVENTS), "eof"), CUT),
     "events that are reset": (Cut(_partial(500, b": hm\n\n", EVENTS), "reset"), CUT),
     "an event that is not MCP": (reply(b"data: {}\n\n", kind=EVENTS), NOT_MCP),
-    "100 MB": (lambda _: reply(b"x" * (100 * MEGABYTE)), TOO_LONG),
+    "20 MB": (lambda _: reply(b"x" * (20 * MEGABYTE)), TOO_LONG),
     "an event of 17 MB": (lambda _: reply(b"data: " + b"x" * (17 * MEGABYTE), kind=EVENTS), TOO_LONG),
 }
 """What a server does instead of answering, and what the agent reads."""
