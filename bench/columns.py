@@ -22,7 +22,7 @@ from bench.rounds import Figures, Rounds
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.compiler.bundle_writing import payload_of
 from callability.compiler.policy import Policy, load
-from callability.compiler.sql import Dialect, Query, as_sql
+from callability.compiler.sql import Query, SqlDialect, as_sql
 from callability.files.shipped_policy import shipped_policy
 from callability.tables import ColumnPolicy, Columns, decide
 from callability.tables.files import TableFile, table_writer
@@ -140,7 +140,7 @@ def _decide(subject: _Subject) -> int:
 
 def _duckdb(connection: duckdb.DuckDBPyConnection, subject: _Subject) -> int:
     proved = subject.policy.rule_sets["callability"]
-    query = as_sql(proved.rule_set, proved.diagram, subject.policy.revision, Query(Dialect.DUCKDB, kept=()))
+    query = as_sql(proved.rule_set, proved.diagram, subject.policy.revision, Query(SqlDialect.DUCKDB, kept=()))
     return sum(batch.num_rows for batch in connection.sql(query).to_arrow_reader(_BATCH))
 
 

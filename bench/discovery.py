@@ -22,7 +22,7 @@ from bench.workload import OBJECTS, VERBS, about_many
 from callability.client.judgements import Judgements
 from callability.files.document import Node
 from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import Loads
 from callability.gateway.meaning import Indexes
 from callability.gateway.policy_client import PolicyClient
@@ -121,7 +121,7 @@ class _Gateway:
         self._first_records = approvals.records
         self._records = dict(self._first_records)
         self._pending = _pending(self._records)
-        self._inventory: Inventory | None = None
+        self._inventory: GatewayInventory | None = None
         self.discovery = self._replaced()
 
     async def approve_one(self) -> None:
@@ -142,7 +142,7 @@ class _Gateway:
 
     def _replaced(self) -> Discovery:
         approvals = Approvals(readable=True, records=dict(self._records))
-        self._inventory = Inventory(self._config, approvals, self._upstreams, self._inventory)
+        self._inventory = GatewayInventory(self._config, approvals, self._upstreams, self._inventory)
         decisions = Decisions(self._policy, judgements=self._judgements)
         commands = phrases(Path("mcp_config.json"), None)
         return Discovery(self._inventory, decisions, commands, Loads(), self._indexes)

@@ -18,7 +18,7 @@ from bench.report import Row
 from bench.rounds import Figures, Rounds
 from callability.files.document import Node
 from callability.gateway.config import NO_APPROVALS, AgentConfig, Config, Deadlines, ServerConfig
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import GatewayInventory
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
@@ -63,7 +63,7 @@ def _gateway() -> Gateway:
     agents = {"agent": AgentConfig(servers=tuple(names))}
     config = Config(Path("mcp_config.json"), servers, None, agents, Deadlines(), (), cast(Node, None))
     upstreams = {name: connected(name, _tools(name)) for name in servers}
-    inventory = Inventory(config, NO_APPROVALS, upstreams).limit_to(names)
+    inventory = GatewayInventory(config, NO_APPROVALS, upstreams).limit_to(names)
     decisions = Decisions(local_policy(), agent="agent")
     return Gateway(inventory, decisions, phrases(config.path, None), FileStatus(), Metrics())
 

@@ -21,7 +21,7 @@ from mcp_types import CallToolResult, TextContent, Tool
 from callability.gateway.catalog import Catalog
 from callability.gateway.catalog import catalog as switch_module
 from callability.gateway.config import NO_APPROVALS, load_config
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import GatewayInventory
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
@@ -165,7 +165,7 @@ class Wire:
             raise UpstreamError(self.name, self.failure)
         return CallToolResult(content=[TextContent(text=f"{tool} was called")])
 
-    def late(self, failure: Failure) -> Failure:
+    def late_failure(self, failure: Failure) -> Failure:
         """Have read no status that says more than that it took too long."""
         return failure
 
@@ -226,7 +226,7 @@ class World:
         self._looks: list[asyncio.Task[Any]] = []
         self.catalog = Catalog(local_policy(), self.changes.append, self.environment)
         self.catalog.apply(config)
-        inventory = Inventory(config, NO_APPROVALS, {}, joined=lambda: self.catalog.joined)
+        inventory = GatewayInventory(config, NO_APPROVALS, {}, joined=lambda: self.catalog.joined)
         decisions = Decisions(local_policy())
         words = phrases(path, None)
         self._gateway = Gateway(inventory, decisions, words, FileStatus(), Metrics(), catalog=self.catalog)

@@ -18,7 +18,7 @@ from mcp_types import CallToolResult, TextContent, Tool
 from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import LoadOutcome, Loads
 from callability.gateway.meaning import Indexes
 from callability.gateway.observability import FileStatus, Metrics
@@ -163,7 +163,7 @@ def scene(
         for name, server in config.servers.items()
     }
     records = NO_APPROVALS if approvals is None else load_approvals(approvals_path)
-    inventory = Inventory(config, records, cast(Mapping[str, Upstream], upstreams))
+    inventory = GatewayInventory(config, records, cast(Mapping[str, Upstream], upstreams))
     if visible is not None:
         inventory = inventory.limit_to(config.agents["agent"].servers)
     judgements, indexes = kept or (None, Indexes(by_meaning=by_meaning))

@@ -58,7 +58,7 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Refuse the files f
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedPolicy:
+class PolicyCheck:
     """The directory of a policy that was checked, and its revision; None if the policy is refused."""
 
     directory: Path
@@ -74,12 +74,12 @@ class StartReport:
 
     config: Path
     findings: tuple[Finding, ...]
-    policy: CheckedPolicy | None = None
+    policy: PolicyCheck | None = None
     strict: bool = False
 
     @classmethod
     def of(
-        cls, config: Path, findings: Iterable[Finding], policy: CheckedPolicy | None = None, *, strict: bool
+        cls, config: Path, findings: Iterable[Finding], policy: PolicyCheck | None = None, *, strict: bool
     ) -> StartReport:
         """Return the report of a config and of what belongs to it."""
         return cls(config, in_order(findings), policy, strict)
@@ -111,7 +111,7 @@ def _report_text(report: StartReport) -> str:
     return "\n".join((*finding_lines(report.findings), *policy, end))
 
 
-def _policy_line(policy: CheckedPolicy) -> str:
+def _policy_line(policy: PolicyCheck) -> str:
     state = f"accepted, revision {policy.revision}" if policy.revision else "refused"
     return f"policy {escape(str(policy.directory))}: {state}"
 
@@ -224,7 +224,7 @@ def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> 
     else:
         source = source_in(choice.directory)
         checked = asyncio.run(checked_source(source))
-        policy = CheckedPolicy(choice.directory, source.revision if checked.bundle else None)
+        policy = PolicyCheck(choice.directory, source.revision if checked.bundle else None)
         found = checked.findings
         if config and checked.bundle:
             labels = label_findings(config, declared_by(checked.bundle))

@@ -13,7 +13,7 @@ import typer
 from callability.cli.gateway_files import ConfigOption, sound_config
 from callability.cli.options import leave
 from callability.connect.installation import Installation, NotInstalled
-from callability.connect.joining import Refused, join, join_for_client
+from callability.connect.joining import JoinRefused, join, join_for_client
 from callability.connect.meeting_place import MeetingPlace, NotJoined, default_config
 from callability.contract.finding import as_code
 
@@ -33,7 +33,7 @@ def page(config: ConfigOption) -> None:
     name = next((os.ttyname(number) for number in range(3) if os.isatty(number)), "")
     try:
         joined = join(MeetingPlace(str(config)), f"page {name}")
-    except Refused as error:
+    except JoinRefused as error:
         leave(f"the page is not opened: {error}", 1)
     except NotJoined as error:
         leave(str(error), 1)

@@ -20,7 +20,7 @@ from callability.compiler.policy import Policy
 from callability.compiler.question import NameFact, Question
 from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.compiler.rule_set import RuleSet, Templates, Verdict, retry_of, verdict_words
-from callability.compiler.sql import KEPT, TABLE, Dialect, Query, SetTooLarge, UnfitColumn, as_sql
+from callability.compiler.sql import KEPT, TABLE, Query, SetTooLarge, SqlDialect, UnfitSqlColumn, as_sql
 from callability.compiler.table import Row, as_dot, of_diagram, of_path, of_row, of_trial, of_verdict, rows_of
 from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import Retry, Status
@@ -102,7 +102,7 @@ def _html_row(row: Row, cells: Iterable[str]) -> str:
     return f"<tr{kind}>{''.join(columns)}</tr>"
 
 
-class TableFormat(StrEnum):
+class TableStyle(StrEnum):
     """How the table is written, or the decision diagram that it is read from."""
 
     TERMINAL = "terminal"
@@ -120,15 +120,15 @@ def table(
         str, typer.Option(metavar="QUESTION", help=f"Which question: {', '.join(QUESTIONS)}.")
     ] = CALLABILITY.name,
     form: Annotated[
-        TableFormat,
+        TableStyle,
         typer.Option(
             "--format",
             help="Output format. `diagram` is the decision diagram as JSON, `dot` its graph for Graphviz,"
             " and `sql` a query that decides each row of a table.",
         ),
-    ] = TableFormat.TERMINAL,
+    ] = TableStyle.TERMINAL,
     dialect: Annotated[
-        Dialect | None, typer.Option(help="The dialect of `--format sql`. `bigquery` is not tested on BigQuery.")
+        SqlDialect | None, typer.Option(help="The dialect of `--format sql`. `bigquery` is not tested on BigQuery.")
     ] = None,
     source: Annotated[
         str | None,
@@ -159,14 +159,14 @@ def table(
     policy = view_policy(directory)
     proved = policy.rule_sets[question]
     match form:
-        case TableFormat.SQL:
+        case TableStyle.SQL:
             assert dialect is not None
             _print_sql(policy, Query(dialect, source or TABLE, tuple(keep or KEPT)))
             return
-        case TableFormat.DIAGRAM:
+        case TableStyle.DIAGRAM:
             typer.echo(json.dumps({"question": question, **of_diagram(proved.diagram)}, indent=2))
             return
-        case TableFormat.DOT:
+        case TableStyle.DOT:
             typer.echo(as_dot(question, proved.diagram))
             return
     try:
@@ -175,24 +175,24 @@ def table(
         leave("the table is too large; `--format diagram` prints what it is read from", 1)
     facts = proved.diagram.space.facts
     match form:
-        case TableFormat.TERMINAL:
+        case TableStyle.TERMINAL:
             write(rows, facts)
-        case TableFormat.MARKDOWN:
+        case TableStyle.MARKDOWN:
             typer.echo(as_markdown(rows, facts))
-        case TableFormat.HTML:
+        case TableStyle.HTML:
             typer.echo(as_html(question, rows, facts))
-        case TableFormat.JSON:
+        case TableStyle.JSON:
             typer.echo(json.dumps({"question": question, "rows": list(map(of_row, rows))}, indent=2))
 
 
-def _check_sql_options(form: TableFormat, question: str, options: Mapping[str, object]) -> None:
+def _check_sql_options(form: TableStyle, question: str, options: Mapping[str, object]) -> None:
     """Exit with code 2 if the options about SQL do not fit the others."""
-    if form is not TableFormat.SQL:
+    if form is not TableStyle.SQL:
         given = next((name for name, value in options.items() if value), None)
         if given:
             leave(f"{given} needs --format sql", 2)
     elif options["--dialect"] is None:
-        leave(f"--format sql needs --dialect ({', '.join(Dialect)})", 2)
+        leave(f"--format sql needs --dialect ({', '.join(SqlDialect)})", 2)
     elif question != CALLABILITY.name:
         leave(f"--format sql is for the question {CALLABILITY.name}: no table has the facts of {question}", 2)
 
@@ -202,7 +202,7 @@ def _print_sql(policy: Policy, query: Query) -> None:
     proved = policy.rule_sets[CALLABILITY.name]
     try:
         typer.echo(as_sql(proved.rule_set, proved.diagram, policy.revision, query))
-    except UnfitColumn as error:
+    except UnfitSqlColumn as error:
         leave(f"{query.dialect} cannot hold this policy: {error}", 1)
     except (SetTooLarge, TooManyNodes):
         leave("the policy is too large for SQL: its unread facts need more than a query can hold", 1)

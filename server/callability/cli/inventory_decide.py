@@ -25,7 +25,7 @@ from callability.contract.finding import as_code
 from callability.contract.vocabulary import ToolStatus
 from callability.kernel.envelope import BundleRefused, envelop
 from callability.process.regular_file import OutputRefused, check_output, read_regular
-from callability.tables import ColumnPolicy, Columns, Reading, UnfitColumn
+from callability.tables import ColumnPolicy, Columns, ReadingPlan, UnfitColumn
 from callability.tables.column_policy import KEY, RepeatedTools
 from callability.tables.files import ENDINGS, TableFile, TableRefused, kept_as, output_format, table_files, table_writer
 
@@ -210,7 +210,7 @@ def _in(file: TableFile) -> Iterator[None]:
         raise UnfitColumn(text if text.startswith(f"{file.path}: ") else f"{file.path}: {text}") from None
 
 
-def _warnings(file: TableFile, readings: Iterable[Reading]) -> Iterator[str]:
+def _warnings(file: TableFile, readings: Iterable[ReadingPlan]) -> Iterator[str]:
     """Yield which columns are missing, and which values the policy does not know, by column."""
     for reading in readings:
         for name, value in reading.missing.items():

@@ -19,7 +19,7 @@ from callability.kernel.envelope import MAX_BYTES, BundleRefused
 from callability.kernel.policy import LocalPolicy, read
 from callability.process.regular_file import read_regular
 from callability.records.format import schema
-from callability.records.reading import NoRecords, Reading, follow_records, object_in, sources_of
+from callability.records.reading import NoRecords, RecordReading, follow_records, object_in, sources_of
 from callability.records.replay import Changed, Differences, Replay, Tally
 
 FilesArgument = Annotated[
@@ -126,9 +126,9 @@ def replay(files: FilesArgument, against: AgainstOption, as_json: JsonOption = F
     raise typer.Exit(1 if found.found else 0)
 
 
-def _reading(files: Sequence[str]) -> Reading:
+def _reading(files: Sequence[str]) -> RecordReading:
     try:
-        return Reading(sources_of(files))
+        return RecordReading(sources_of(files))
     except NoRecords as error:
         leave(str(error), 1)
 
@@ -215,7 +215,7 @@ def _change_text(record: Mapping[str, Any]) -> str:
     return " ".join(filter(None, parts))
 
 
-def _losses(reading: Reading) -> dict[str, int]:
+def _losses(reading: RecordReading) -> dict[str, int]:
     return {
         "files": reading.files,
         "records": reading.records,
@@ -230,7 +230,7 @@ def _rows(counter: Counter[Any], names: tuple[str, ...]) -> list[dict[str, Any]]
     return [{**dict(zip(names, key, strict=True)), "decisions": count} for key, count in counter.most_common()]
 
 
-def _as_data(reading: Reading, tally: Tally, never: list[tuple[str, str]] | None) -> dict[str, Any]:
+def _as_data(reading: RecordReading, tally: Tally, never: list[tuple[str, str]] | None) -> dict[str, Any]:
     return {
         "reading": _losses(reading),
         "from": tally.first,
@@ -257,7 +257,7 @@ def _as_data(reading: Reading, tally: Tally, never: list[tuple[str, str]] | None
     }
 
 
-def _as_text(reading: Reading, tally: Tally, never: list[tuple[str, str]] | None, limit: int) -> Iterator[str]:
+def _as_text(reading: RecordReading, tally: Tally, never: list[tuple[str, str]] | None, limit: int) -> Iterator[str]:
     span = f", {tally.first} to {tally.last}" if tally.first else ""
     yield f"{number_of(tally.decisions, 'decision')} in {number_of(reading.records, 'record')}{span}"
     yield from _loss_text(reading, tally.repeated)
@@ -301,7 +301,7 @@ def _table(title: str, counter: Counter[Any], limit: int) -> Iterator[str]:
         yield f"  and {len(counter) - limit:,} more"
 
 
-def _loss_text(reading: Reading, repeated: int) -> Iterator[str]:
+def _loss_text(reading: RecordReading, repeated: int) -> Iterator[str]:
     if repeated:
         yield f"{number_of(repeated, 'record')} of a service left out: a gateway or a client has the decision too"
     if reading.lost:
@@ -337,7 +337,7 @@ def _replay(policy: LocalPolicy, found: Differences) -> dict[str, Any]:
     }
 
 
-def _replay_text(reading: Reading, found: Differences) -> Iterator[str]:
+def _replay_text(reading: RecordReading, found: Differences) -> Iterator[str]:
     if found.found:
         yield f"{found.found.total():,} of {number_of(found.decided, 'decision')} would have another status"
     else:

@@ -21,10 +21,10 @@ from callability.gateway.config import ConfigRefused, NoConfig, is_found_without
 from callability.gateway.config.config import new_config
 from callability.gateway.config.secrets_file import SECRETS_FILE
 from callability.setup.client_file import Unusable
-from callability.setup.clients import CLIENTS, Client, client_named
+from callability.setup.clients import CLIENTS, McpClient, client_named
 from callability.setup.plan import (
     Plan,
-    Source,
+    ServerSource,
     entry_name_of,
     is_running,
     missing_commands_of,
@@ -132,7 +132,7 @@ def import_servers(
     try:
         if known is None:
             form = _client(client) if client else None
-            sources: tuple[Source, ...] = (source_of_file(Path(source).resolve(), form, agent),)
+            sources: tuple[ServerSource, ...] = (source_of_file(Path(source).resolve(), form, agent),)
         else:
             sources = _sources(known, project, missing=False)
     except Unusable as error:
@@ -183,7 +183,7 @@ def _config(given: Path | None) -> Path:
         refuse(refused.findings, "the config is refused")
 
 
-def _client(name: str) -> Client:
+def _client(name: str) -> McpClient:
     found = client_named(name)
     if found is None:
         _leave_unknown(name, "is no client that is known")
@@ -195,7 +195,7 @@ def _leave_unknown(name: str, what: str) -> NoReturn:
     leave(f"{as_code(name)} {what} ({did_you_mean(name, names)})", 2)
 
 
-def _sources(client: Client, project: Path | None, *, missing: bool) -> tuple[Source, ...]:
+def _sources(client: McpClient, project: Path | None, *, missing: bool) -> tuple[ServerSource, ...]:
     where = project.resolve() if project else None
     sources, unusable = sources_of((client,), Path.home(), where, missing=missing)
     if unusable:
@@ -207,7 +207,7 @@ def _sources(client: Client, project: Path | None, *, missing: bool) -> tuple[So
 
 
 def _make_plan(
-    sources: Sequence[Source],
+    sources: Sequence[ServerSource],
     path: Path,
     *,
     installing: bool,
@@ -288,7 +288,7 @@ def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
         yield f"not found on this PATH: {', '.join(missing)}"
 
 
-def _source_lines(made: Plan, source: Source) -> Iterator[str]:
+def _source_lines(made: Plan, source: ServerSource) -> Iterator[str]:
     for server in (each for each in made.taken if each.source == source):
         as_name = "" if server.name == server.given else f" as {server.name}"
         known = "" if server.is_new else ", which the gateway has"

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from callability.client.hooks import ClientClosed, PolicyUnavailable
 from callability.client.replicas import (
     PAUSE_SECONDS,
-    Failed,
+    FailedCall,
     Method,
     Replicas,
     ReplicaState,
@@ -119,7 +119,7 @@ class BlockingRemote:
         for thread in self._threads:
             thread.join(CLOSE_SECONDS)
 
-    def _send(self, channel: grpc.Channel, sending: Sending) -> bytes | Failed:
+    def _send(self, channel: grpc.Channel, sending: Sending) -> bytes | FailedCall:
         if sending.pause and self._closed.wait(sending.pause):
             raise ClientClosed("the client was closed during the call")
         try:
@@ -133,7 +133,7 @@ class BlockingRemote:
         except grpc.RpcError as error:
             if self._closed.is_set():
                 raise ClientClosed("the client was closed during the call") from None
-            return Failed(error.code(), error.details() or "")
+            return FailedCall(error.code(), error.details() or "")
         except ValueError:
             if self._closed.is_set():
                 raise ClientClosed("the client was closed during the call") from None
@@ -246,7 +246,7 @@ class AsyncioRemote:
             for channel in channels:
                 await channel.close()
 
-    async def _send(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | Failed:
+    async def _send(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | FailedCall:
         try:
             if sending.pause:
                 await asyncio.sleep(sending.pause)
@@ -260,7 +260,7 @@ class AsyncioRemote:
             self._track(call)
             answer: bytes = await call
         except grpc.aio.AioRpcError as error:
-            return Failed(error.code(), error.details() or "")
+            return FailedCall(error.code(), error.details() or "")
         except (asyncio.CancelledError, grpc.aio.UsageError):
             if self._closed and not _task_is_cancelled():
                 raise ClientClosed("the client was closed during the call") from None

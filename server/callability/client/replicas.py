@@ -45,7 +45,7 @@ _USABLE = frozenset({ReplicaState.UNKNOWN, ReplicaState.SERVING})
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class CallAttempt:
     """An attempt of a call: the replica to ask, whether to wait until it is connected, and the seconds to pause first.
 
     One with a pause is only for a call that was refused.
@@ -72,7 +72,7 @@ class Rotation:
         with self._lock:
             return tuple(self._states)
 
-    def attempts(self) -> Iterator[Attempt]:
+    def attempts(self) -> Iterator[CallAttempt]:
         """Return the two attempts of a call. They go to different replicas, if there are two.
 
         The only replica may be a load balancer, which passes on the refusals of a replica that stops. So there are
@@ -86,8 +86,8 @@ class Rotation:
             waits = self._clock() - self._lost_at[second] < PATIENCE_SECONDS
             patient = waits or self._states[second] in _USABLE
             pauses = chain(REFUSED_PAUSES, repeat(REFUSED_PAUSES[-1])) if first == second and patient else ()
-            both = (Attempt(first, patient=False), Attempt(second, patient=patient))
-            return chain(both, (Attempt(second, patient=True, pause=pause) for pause in pauses))
+            both = (CallAttempt(first, patient=False), CallAttempt(second, patient=patient))
+            return chain(both, (CallAttempt(second, patient=True, pause=pause) for pause in pauses))
 
     def saw(self, replica: int, state: ReplicaState) -> bool:
         """Note the state of a replica, and return whether it is another than before."""
@@ -233,7 +233,7 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedCall:
     """The end of an attempt without an answer."""
 
     code: grpc.StatusCode
@@ -318,7 +318,7 @@ class Replicas:
 
     def calling(
         self, method: Method[Request, Response], request: Request
-    ) -> Generator[Sending, bytes | Failed, Response]:
+    ) -> Generator[Sending, bytes | FailedCall, Response]:
         """Yield each attempt of a call, take its outcome, and return the answer.
 
         Raises:
@@ -343,15 +343,15 @@ class Replicas:
 
     def _attempts(
         self, method: Method[Request, Response], data: bytes, metadata: Metadata
-    ) -> Generator[Sending, bytes | Failed, Response]:
-        failed: Failed | None = None
-        result: bytes | Failed | None = None
+    ) -> Generator[Sending, bytes | FailedCall, Response]:
+        failed: FailedCall | None = None
+        result: bytes | FailedCall | None = None
         ends = time.monotonic() + 2 * self._seconds
         for attempt in self._rotation.attempts():
             seconds = self._seconds
             if attempt.pause:
                 seconds = min(seconds, ends - time.monotonic() - attempt.pause)
-                if seconds <= 0 or not (isinstance(result, Failed) and result.code is grpc.StatusCode.UNAVAILABLE):
+                if seconds <= 0 or not (isinstance(result, FailedCall) and result.code is grpc.StatusCode.UNAVAILABLE):
                     break
             with_token = (*self.metadata(), *metadata)
             result = yield Sending(
@@ -361,7 +361,7 @@ class Replicas:
                 try:
                     response = method.response.FromString(result)
                 except DecodeError:
-                    result = Failed(grpc.StatusCode.INTERNAL, _UNREADABLE)
+                    result = FailedCall(grpc.StatusCode.INTERNAL, _UNREADABLE)
                 else:
                     self._count(method.name, attempt.replica, "OK")
                     return response
@@ -383,7 +383,7 @@ class Replicas:
         labels = {"method": method, "replica": self.addresses[replica], "code": code}
         self.hooks.metric("callability_client_attempts_total", 1, labels)
 
-    def _note_failure(self, replica: int, method: str, failed: Failed) -> None:
+    def _note_failure(self, replica: int, method: str, failed: FailedCall) -> None:
         address = self.addresses[replica]
         self.hooks.log(
             logging.WARNING, "attempt_failed", {"method": method, "replica": address, "code": failed.code.name}

@@ -22,11 +22,11 @@ from callability.kernel.conditions import SEMANTICS, AllOf, AnyOf, Condition, Is
 _ESCAPE = "!"
 
 
-class UnfitColumn(Exception):
+class UnfitSqlColumn(Exception):
     """A name that cannot be the name of a column in a dialect. Its text says why."""
 
 
-class Dialect(StrEnum):
+class SqlDialect(StrEnum):
     """A dialect of SQL."""
 
     DUCKDB = "duckdb"
@@ -36,7 +36,7 @@ class Dialect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class SqlSpelling:
     """How a dialect spells what differs between dialects.
 
     `quote` surrounds the name of a column. `backslash`: a backslash escapes the next character of a text; otherwise, a
@@ -57,7 +57,7 @@ class Spelling:
             UnfitColumn: the dialect cannot have such a column.
         """
         if self.longest and len(name.encode()) > self.longest:
-            raise UnfitColumn(
+            raise UnfitSqlColumn(
                 f"the column `{name}` has {len(name.encode())} bytes, and at most {self.longest} are read"
             )
         spelled = name if self.dots else re.sub(r"[^A-Za-z0-9_]", "_", name)
@@ -79,10 +79,10 @@ class Spelling:
 
 
 SPELLINGS = {
-    Dialect.DUCKDB: Spelling(quote='"', backslash=False, like_escape=True, dots=True),
-    Dialect.SPARK: Spelling(quote="`", backslash=True, like_escape=True, dots=True),
-    Dialect.POSTGRES: Spelling(quote='"', backslash=False, like_escape=True, dots=True, longest=63),
-    Dialect.BIGQUERY: Spelling(quote="`", backslash=True, like_escape=False, dots=False),
+    SqlDialect.DUCKDB: SqlSpelling(quote='"', backslash=False, like_escape=True, dots=True),
+    SqlDialect.SPARK: SqlSpelling(quote="`", backslash=True, like_escape=True, dots=True),
+    SqlDialect.POSTGRES: SqlSpelling(quote='"', backslash=False, like_escape=True, dots=True, longest=63),
+    SqlDialect.BIGQUERY: SqlSpelling(quote="`", backslash=True, like_escape=False, dots=False),
 }
 
 
@@ -99,7 +99,7 @@ class SqlFacts:
     """Writes conditions over the facts of a space in a dialect."""
 
     space: Space
-    spelling: Spelling
+    spelling: SqlSpelling
 
     def column(self, fact: str) -> str:
         """Return the column of a fact.
@@ -127,7 +127,7 @@ class SqlFacts:
         for fact in found:
             other = spelled.setdefault(self.column(fact), fact)
             if other != fact:
-                raise UnfitColumn(f"`{other}` and `{fact}` would be one column, {self.column(fact)}")
+                raise UnfitSqlColumn(f"`{other}` and `{fact}` would be one column, {self.column(fact)}")
         return found
 
     def readings(self) -> dict[str, str]:
@@ -308,7 +308,7 @@ KEPT = ("server.name", "tool.name")
 class Query:
     """How a query is written: its dialect, the table that it reads, and the columns that it passes on."""
 
-    dialect: Dialect
+    dialect: SqlDialect
     table: str = TABLE
     kept: tuple[str, ...] = KEPT
 

@@ -25,11 +25,11 @@ _CHUNK = 1 << 16
 _LOG_BYTES = 4_000
 
 
-class Refused(NotJoined):
+class JoinRefused(NotJoined):
     """The gateway does not let this agent join."""
 
 
-class Joined:
+class JoinedGateway:
     """A connection to the gateway, which said yes."""
 
     def __init__(self, connection: socket.socket, words: str) -> None:
@@ -57,11 +57,11 @@ def join_for_client(agent: str, config: str) -> int:
         joined = join(MeetingPlace(config), f"agent {agent}")
     except NotJoined as error:
         print(f"callability: {error}", file=sys.stderr)
-        return 2 if isinstance(error, Refused) else 1
+        return 2 if isinstance(error, JoinRefused) else 1
     return _pass_on(joined.connection)
 
 
-def join(place: MeetingPlace, request: str) -> Joined:
+def join(place: MeetingPlace, request: str) -> JoinedGateway:
     """Join the gateway at a place with a request, which starts the gateway if there is none.
 
     Raises:
@@ -76,10 +76,10 @@ def join(place: MeetingPlace, request: str) -> Joined:
             connection, process = _start(place)
         answer = _ask(connection, f"{PROTOCOL}\nconfig {place.config}\n{request}\n\n")
         if answer.startswith("yes"):
-            return Joined(connection, answer.removeprefix("yes").strip())
+            return JoinedGateway(connection, answer.removeprefix("yes").strip())
         connection.close()
         if answer.startswith("no "):
-            raise Refused(answer.removeprefix("no ").strip())
+            raise JoinRefused(answer.removeprefix("no ").strip())
         if process is not None and process.wait():
             raise NotJoined(f"the gateway did not start; its log, `{place.log}`, ends with:\n{_end_of(place.log)}")
     raise NotJoined(f"the gateway ended {TRIES} times while it was joined; see its log, `{place.log}`")

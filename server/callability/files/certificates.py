@@ -185,7 +185,7 @@ def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, obje
     return dict(client_side.getpeercert() or {})
 
 
-class Record(Protocol):
+class CertificateRecord(Protocol):
     """Where it is recorded when a certificate expires, and whether an edit of its files was applied."""
 
     def __call__(self, expires: datetime, *, applied: bool | None = None) -> None:
@@ -201,13 +201,13 @@ class WatchedCertificates:
         self.current = read_certificates(files)
         self.edition = 0
         """How often the files were replaced."""
-        self._record: Record | None = None
+        self._record: CertificateRecord | None = None
         self.changed: Callable[[bool], None] = lambda in_effect: None
         """Called after each change of the files, with whether it is in effect."""
         self.authorities_changed: Callable[[], None] = lambda: None
         """Called when connections that begin from now on are checked by other authorities."""
 
-    def report_to(self, record: Record) -> None:
+    def report_to(self, record: CertificateRecord) -> None:
         """Report when the certificate in effect expires, now and after each edit of the files."""
         self._record = record
         record(self.current.not_after)

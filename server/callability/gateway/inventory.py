@@ -89,7 +89,7 @@ _MAX_DEPTH = 5
 """How deep in a schema the descriptions of parameters are searched."""
 
 
-class Inventory:
+class GatewayInventory:
     """The servers of a config, with their approvals and upstreams; disabled servers are never started.
 
     The servers of the catalog that have `joined` come on top. For a server that has not changed, what an `earlier`
@@ -101,7 +101,7 @@ class Inventory:
         config: Config,
         approvals: Approvals,
         upstreams: Mapping[str, Upstream],
-        earlier: Inventory | None = None,
+        earlier: GatewayInventory | None = None,
         joined: Callable[[], Mapping[str, Joined]] = lambda: _NONE,
     ) -> None:
         self._approvals = approvals
@@ -123,7 +123,7 @@ class Inventory:
             self._servers = joined, {name: server for name, server in every.items() if self.sees(name)}
         return self._servers[1]
 
-    def limit_to(self, visible: Collection[str]) -> Inventory:
+    def limit_to(self, visible: Collection[str]) -> GatewayInventory:
         """Return the inventory of an agent that may see some servers: to it, no others exist (FR-007)."""
         scoped = copy(self)
         scoped._visible, scoped._servers = frozenset(visible), None

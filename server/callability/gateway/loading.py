@@ -322,7 +322,7 @@ class _Load:
             return error.failure
         except TimeoutError:
             words = f"did not load within {self._seconds:g} s"
-            late = self._upstream.late(Failure(words, "TimeoutError", kind=LoadFailure.TIMEOUT))
+            late = self._upstream.late_failure(Failure(words, "TimeoutError", kind=LoadFailure.TIMEOUT))
             self._upstream.give_up(late)
             return late
         except asyncio.CancelledError:

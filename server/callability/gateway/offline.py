@@ -15,7 +15,7 @@ from mcp.shared.auth import AuthorizationCodeResult
 
 from callability.gateway.config import Approvals, CatalogEntry, Config, ServerConfig
 from callability.gateway.config.variables import fill
-from callability.gateway.inventory import Inventory, agent_message
+from callability.gateway.inventory import GatewayInventory, agent_message
 from callability.gateway.loading import Loader, LoadOutcome, Loads
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.policy_client import PolicyClient
@@ -76,7 +76,7 @@ async def snapshot(
     files name.
     """
     upstreams = unstarted_upstreams(config)
-    inventory = Inventory(config, approvals, upstreams)
+    inventory = GatewayInventory(config, approvals, upstreams)
     if agent:
         inventory = inventory.limit_to(config.agents[agent].servers)
     opened = [upstreams[name] for name, server in inventory.servers.items() if server.enabled and connecting]
@@ -172,7 +172,7 @@ async def unserved_gateway(
     disconnected at the end; `report` is called with the outcome of each. Nothing is written.
     """
     upstreams = unstarted_upstreams(config)
-    inventory = Inventory(config, approvals, upstreams)
+    inventory = GatewayInventory(config, approvals, upstreams)
     if agent:
         inventory = inventory.limit_to(config.agents[agent].servers)
     opened = [upstreams[name] for name, it in inventory.servers.items() if it.enabled and name in connecting]

@@ -22,7 +22,7 @@ LARGE = 1_048_576
 _WHOLE = slice(None)
 
 
-class Malformed(Exception):
+class MalformedRequest(Exception):
     """The bytes are not the fields of a message."""
 
 
@@ -103,9 +103,9 @@ def counting(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> G
                         large.append(slice(place - size, place))
             yield
     except IndexError:
-        raise Malformed from None
+        raise MalformedRequest from None
     if place > end or (groups and count <= limit):
-        raise Malformed
+        raise MalformedRequest
     return Fields(count, largest, tuple(large))
 
 
@@ -121,7 +121,7 @@ def _behind(data: bytes, place: int, tag: int, groups: list[int]) -> int:
         return place + 4
     if kind == _FIXED64:
         return place + 8
-    raise Malformed
+    raise MalformedRequest
 
 
 def _enter_or_leave(groups: list[int], tag: int) -> None:
@@ -129,9 +129,9 @@ def _enter_or_leave(groups: list[int], tag: int) -> None:
     if tag & 7 == _GROUP_START:
         groups.append(tag >> 3)
         if len(groups) > _MAX_DEPTH:
-            raise Malformed
+            raise MalformedRequest
     elif not groups or groups.pop() != tag >> 3:
-        raise Malformed
+        raise MalformedRequest
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
@@ -143,7 +143,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, place
-    raise Malformed
+    raise MalformedRequest
 
 
 TOOLS = 20_000
@@ -378,7 +378,7 @@ def check_large_servers(request: bytes, servers: Iterable[slice]) -> Iterator[No
     for part in servers:
         try:
             found = yield from counting(request, left + _OTHER_FIELDS, part=part)
-        except Malformed:
+        except MalformedRequest:
             raise _malformation("ServerTools") from None
         left -= _check_tools(found, left)
 
@@ -421,7 +421,7 @@ def _check_tools(found: Fields, tools: int) -> int:
 def _fields(data: bytes, limit: int, message: str, apart: int = 0) -> Fields:
     try:
         return fields(data, limit, apart)
-    except Malformed:
+    except MalformedRequest:
         raise _malformation(message) from None
 
 

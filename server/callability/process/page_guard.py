@@ -52,7 +52,7 @@ _HEADERS = {
 }
 
 
-class Guard:
+class PageGuard:
     """An ASGI application round another: it refuses what comes from elsewhere, and says what the page may do.
 
     A request names this server by one of the `hosts`, so that another name that leads here (DNS rebinding) opens

@@ -68,7 +68,7 @@ def _source(path: Path) -> _Source:
 
 
 @dataclass(slots=True)
-class Reading:
+class RecordReading:
     """Reads records, and counts what is lost.
 
     `damaged` lines are no records; `torn` ones are damaged and the last of a file. `lost` records are numbers that are

@@ -143,7 +143,7 @@ _DECISION = re.compile(
 """A decision as it is written here; one of another writer may have its members in another order."""
 
 
-class Record(NamedTuple):
+class PlainRecord(NamedTuple):
     """What is needed of a decision: names, facts and verdict as they are written."""
 
     id: bytes
@@ -195,7 +195,7 @@ class Differences:
         """The kinds by their effect on people: what becomes locked, what becomes callable, and the others."""
         return sorted(self.found, key=lambda each: (_effect(each), each))
 
-    def add(self, record: Record, again: Again) -> None:
+    def add(self, record: PlainRecord, again: Again) -> None:
         """Count a decision, whose answer changes if its status does."""
         self.decided += 1
         if again.status == record.status:
@@ -222,7 +222,7 @@ class Replay:
         self._kept: BoundedCache[tuple[str, bytes, str, str, str], Again]
         self._kept = BoundedCache(MAX_KEPT, MAX_FACTS_BYTES)
         self._verdicts: dict[bytes, Again] = {}
-        self._decide: dict[str, Callable[[Record, Any], Again]] = {
+        self._decide: dict[str, Callable[[PlainRecord, Any], Again]] = {
             Question.TOOL: self._tool,
             Question.LOAD: self._load,
             Question.ENABLE: self._enable,
@@ -249,7 +249,7 @@ class Replay:
                 found.unfit += 1
         return found
 
-    def again(self, record: Record) -> Again:
+    def again(self, record: PlainRecord) -> Again:
         """Return the verdict for the facts of a record."""
         agent, server, tool = self._named
         key = (
@@ -265,7 +265,7 @@ class Replay:
             self._kept.keep(key, kept, len(record.facts))
         return kept
 
-    def _decide_again(self, record: Record) -> Again:
+    def _decide_again(self, record: PlainRecord) -> Again:
         decide = self._decide.get(record.question)
         if decide is not None:
             try:
@@ -274,7 +274,7 @@ class Replay:
                 pass
         return Again("", "", undetermined=False, decided=False)
 
-    def _tool(self, record: Record, facts: Any) -> Again:
+    def _tool(self, record: PlainRecord, facts: Any) -> Again:
         reply = self._calls.check_tool(request_of(record, facts).SerializeToString())
         found = self._verdicts.get(reply)
         if found is None:
@@ -284,18 +284,18 @@ class Replay:
                 self._verdicts[reply] = found
         return found
 
-    def _load(self, record: Record, facts: Any) -> Again:
+    def _load(self, record: PlainRecord, facts: Any) -> Again:
         request = ParseDict(facts, pb.ClassifyLoadRequest())
         answer = pb.ClassifyLoadResponse.FromString(self._calls.classify_load(request.SerializeToString()))
         return _again(load_verdict(answer, None))
 
-    def _enable(self, record: Record, facts: Any) -> Again:
+    def _enable(self, record: PlainRecord, facts: Any) -> Again:
         request = ParseDict(facts, pb.ClassifyEnableRequest())
         answer = pb.ClassifyEnableResponse.FromString(self._calls.classify_enable(request.SerializeToString()))
         return _again(enable_verdict(answer, None))
 
 
-def request_of(record: Record, facts: Any) -> pb.CheckToolRequest:
+def request_of(record: PlainRecord, facts: Any) -> pb.CheckToolRequest:
     """Return the request that a decision about a tool answered.
 
     Raises:
@@ -312,13 +312,13 @@ def _again(verdict: str) -> Again:
     return Again(values["status"], values["rule"], values["undetermined"])
 
 
-def record_in(line: bytes) -> Record | None:
+def record_in(line: bytes) -> PlainRecord | None:
     """Return the decision on a line; None for another record, or a call that no policy decided."""
     found = _DECISION.match(line)
     if found is None:
         return _of_object(line)
     number, by, question, agent, server, tool, facts, status, rule, undetermined = found.groups()
-    return Record(
+    return PlainRecord(
         number,
         by.decode(),
         question.decode(),
@@ -332,7 +332,7 @@ def record_in(line: bytes) -> Record | None:
     )
 
 
-def _of_object(line: bytes) -> Record | None:
+def _of_object(line: bytes) -> PlainRecord | None:
     values = object_in(line) if b'"decision"' in line else None
     if values is None or values.get("kind") != "decision" or "status" not in values or "facts" not in values:
         return None
@@ -341,7 +341,7 @@ def _of_object(line: bytes) -> Record | None:
     )
     facts = json.dumps(values["facts"], sort_keys=True).encode()
     number, undetermined = str(values.get("id", "")).encode(), values.get("undetermined") is True
-    return Record(number, by, question, agent, server, tool, facts, str(values["status"]), rule, undetermined)
+    return PlainRecord(number, by, question, agent, server, tool, facts, str(values["status"]), rule, undetermined)
 
 
 def _text(written: bytes) -> str:

@@ -158,7 +158,7 @@ def unary(
     answer: Answer,
     path: str,
     request_bytes: int,
-    reading: Reading,
+    reading: ReadingPlaces,
     places: Places,
     ended: Ended,
     calls: MethodCalls,
@@ -202,7 +202,7 @@ def unary(
     return grpc.stream_unary_rpc_method_handler(handle, at_most(request_bytes, ended))
 
 
-def conversing(method: Method, path: str, request_bytes: int, reading: Reading, ended: Ended) -> Handler:
+def conversing(method: Method, path: str, request_bytes: int, reading: ReadingPlaces, ended: Ended) -> Handler:
     """Return the handler of a call in which each request of a stream, of at most so many bytes, has one reply."""
 
     async def handle(_requests: object, context: Context) -> AsyncIterator[bytes]:
@@ -222,7 +222,7 @@ def conversing(method: Method, path: str, request_bytes: int, reading: Reading, 
 
 
 def streaming(
-    follow: Callable[[bytes], AsyncIterator[bytes]], path: str, request_bytes: int, reading: Reading, ended: Ended
+    follow: Callable[[bytes], AsyncIterator[bytes]], path: str, request_bytes: int, reading: ReadingPlaces, ended: Ended
 ) -> Handler:
     """Return the handler of a call with one request, of at most so many bytes, and replies without an end."""
 
@@ -289,7 +289,7 @@ class _Arriving:
     """The context of its call."""
 
 
-class Reading:
+class ReadingPlaces:
     """Reads requests, so many at a time. A connection has at most a quarter of the places, and connections take turns.
 
     At most `line` requests wait for a place. While none is free and one waits, a request that does not arrive within

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2 as pb
 
 from callability.kernel.calls import parse
 from callability.kernel.limits import InvalidRequest
-from callability.service.edge import Ended, Reading, abort, at_most, check_request, conversing, refusal
+from callability.service.edge import Ended, ReadingPlaces, abort, at_most, check_request, conversing, refusal
 
 if TYPE_CHECKING:
     from callability.service.edge import Context, Handler
@@ -29,7 +29,7 @@ _POOL = descriptor_pool.Default()
 class Reflection:
     """Describes services and what their messages consist of."""
 
-    def __init__(self, services: Collection[str], reading: Reading, ended: Ended) -> None:
+    def __init__(self, services: Collection[str], reading: ReadingPlaces, ended: Ended) -> None:
         self._reading = reading
         self._ended = ended
         self._services = sorted({*services, *SERVICES})
@@ -124,7 +124,7 @@ _WATCH = f"/{SERVICE}/Watch"
 class Health:
     """Whether services answer calls."""
 
-    def __init__(self, reading: Reading, ended: Ended) -> None:
+    def __init__(self, reading: ReadingPlaces, ended: Ended) -> None:
         self._servicer: Any = health.aio.HealthServicer()
         self._reading = reading
         self._received = at_most(_REQUEST_BYTES, ended)

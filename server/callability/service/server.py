@@ -34,7 +34,7 @@ from callability.service import health
 from callability.service.admission import Admission, Streams, Turns
 from callability.service.callers import WatchedCallers
 from callability.service.calls import PolicyCalls, PolicyWatches, ServedPolicy
-from callability.service.edge import Answer, Method, Places, Reading, streaming, unary
+from callability.service.edge import Answer, Method, Places, ReadingPlaces, streaming, unary
 from callability.service.guard import ClientCertificates, Guard, most_connections
 from callability.service.health import Health, Reflection
 from callability.service.metrics import CallMetrics, PolicyMetrics
@@ -310,10 +310,10 @@ class Server:
             },
             POLICY: {"GetPolicy": _any(about_policy.get_policy), "ValidatePolicy": _any(about_policy.validate_policy)},
         }
-        reading = Reading(64, concurrent_calls, 1.0, calls, large.note_end)
-        in_bulk = Reading(16, 256, 2.0, calls, large.note_end)
+        reading = ReadingPlaces(64, concurrent_calls, 1.0, calls, large.note_end)
+        in_bulk = ReadingPlaces(16, 256, 2.0, calls, large.note_end)
         # Without credentials, anybody may take these: a probe whose request has not arrived at once waits for nothing.
-        self._health = Health(Reading(2, 256, 0.05, calls, large.note_end), large.note_end)
+        self._health = Health(ReadingPlaces(2, 256, 0.05, calls, large.note_end), large.note_end)
         handlers = {
             **{
                 f"/{service}/{name}": unary(

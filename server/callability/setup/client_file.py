@@ -17,7 +17,7 @@ from typing import Any, cast
 from callability.files import document
 from callability.files.document import UnclosedComment, without_comments
 from callability.files.editing import EditRefused, Tree, edited_bytes, without
-from callability.setup.clients import Form
+from callability.setup.clients import ConfigForm
 
 MOST_BYTES = 64 * 1024 * 1024
 _BOM = "\ufeff"
@@ -36,7 +36,7 @@ class ClientFile:
     """A file that was read, and where the servers are in it."""
 
     path: Path
-    form: Form
+    form: ConfigForm
     keys: tuple[str, ...]
     data: bytes = field(repr=False)
     root: Mapping[str, Any] = field(repr=False)
@@ -52,7 +52,7 @@ class ClientFile:
         return {str(name): entry for name, entry in found.items()} if isinstance(found, Mapping) else {}
 
 
-def read_client_file(path: Path, form: Form, keys: tuple[str, ...]) -> ClientFile:
+def read_client_file(path: Path, form: ConfigForm, keys: tuple[str, ...]) -> ClientFile:
     """Read a file.
 
     Raises:
@@ -76,11 +76,11 @@ def with_members(file: ClientFile, remove: Collection[str], insert: Mapping[str,
     wanted = {name: entry for name, entry in file.servers.items() if name not in remove} | dict(insert)
     try:
         match file.form:
-            case Form.JSON:
+            case ConfigForm.JSON:
                 result = _with_json_members(file, remove, insert)
-            case Form.YAML:
+            case ConfigForm.YAML:
                 result = _with_yaml_members(file, remove, insert)
-            case Form.TOML:
+            case ConfigForm.TOML:
                 result = _with_toml_members(file, remove, insert)
         again = ClientFile(file.path, file.form, file.keys, result, content_of(result, file.form, str(file.path)))
     except (EditRefused, document.Refused):
@@ -108,7 +108,7 @@ def _content_beside_servers(file: ClientFile) -> object:
     return copy_below(file.root, file.keys)
 
 
-def content_of(data: bytes, form: Form, name: str) -> Mapping[str, Any]:
+def content_of(data: bytes, form: ConfigForm, name: str) -> Mapping[str, Any]:
     """Return the content of a file of a form.
 
     Raises:
@@ -117,11 +117,11 @@ def content_of(data: bytes, form: Form, name: str) -> Mapping[str, Any]:
     try:
         text = data.decode("utf-8-sig")
         match form:
-            case Form.JSON:
+            case ConfigForm.JSON:
                 found = json.loads(without_comments(text)) if text.strip() else {}
-            case Form.YAML:
+            case ConfigForm.YAML:
                 found = document.plain(document.parse(data, name)) if text.strip() else {}
-            case Form.TOML:
+            case ConfigForm.TOML:
                 found = tomllib.loads(text)
     except document.Refused as refused:
         raise Unusable(str(refused.findings[0])) from refused

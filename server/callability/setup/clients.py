@@ -18,7 +18,7 @@ COMMAND, ARGUMENTS, LINE = "{command}", "{arguments}", "{line}"
 ENTRY_NAME = "callability"
 
 
-class Form(StrEnum):
+class ConfigForm(StrEnum):
     """How a file is written."""
 
     JSON = "json"
@@ -75,7 +75,7 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class McpClient:
     """A client: `name` is that of its agent, and the paths are relative to the home directory.
 
     `cannot_be_installed` is a reason, empty if our entry can be written. `processes` are the names by which a running
@@ -90,7 +90,7 @@ class Client:
     source: str
     date: str
     keys: Sequence[str] = ("mcpServers",)
-    form: Form = Form.JSON
+    form: ConfigForm = ConfigForm.JSON
     project: str = ""
     entry: Mapping[str, object] = field(default_factory=lambda: dict(_STDIO))
     dialect: Dialect = field(default_factory=Dialect)
@@ -113,7 +113,7 @@ class Client:
         return {key: values.get(value, value) if isinstance(value, str) else value for key, value in self.entry.items()}
 
 
-def moved_by_environment(client: Client) -> Path | None:
+def moved_by_environment(client: McpClient) -> Path | None:
     """Return the file that a variable of the client names instead of the usual place."""
     if client.name == "codex" and os.path.isabs(os.environ.get("CODEX_HOME", "")):
         return Path(os.environ["CODEX_HOME"], "config.toml")
@@ -126,8 +126,8 @@ _CODE = {"linux": ".config/Code/User", "macos": "Library/Application Support/Cod
 _WINDOWS_CODE = "AppData/Roaming/Code/User"
 _CLINE = "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
 
-CLIENTS: Sequence[Client] = (
-    Client(
+CLIENTS: Sequence[McpClient] = (
+    McpClient(
         name="claude-desktop",
         title="Claude Desktop",
         # There is no official build for Linux; the builds that exist look here.
@@ -143,7 +143,7 @@ CLIENTS: Sequence[Client] = (
         reload="quit it, and start it again",
         processes=("claude-desktop", "Claude"),
     ),
-    Client(
+    McpClient(
         name="claude-code",
         title="Claude Code",
         linux=(".claude.json",),
@@ -165,7 +165,7 @@ CLIENTS: Sequence[Client] = (
         limit="answers of more than 25,000 tokens are cut (`MAX_MCP_OUTPUT_TOKENS`)",
         processes=("claude",),
     ),
-    Client(
+    McpClient(
         name="cursor",
         title="Cursor",
         linux=(".cursor/mcp.json",),
@@ -180,7 +180,7 @@ CLIENTS: Sequence[Client] = (
         limit="names of server and tool together have at most 60 characters",
         processes=("cursor", "Cursor"),
     ),
-    Client(
+    McpClient(
         name="vscode",
         title="VS Code",
         linux=(f"{_CODE['linux']}/mcp.json",),
@@ -206,7 +206,7 @@ CLIENTS: Sequence[Client] = (
         limit="128 tools a request",
         processes=("code",),
     ),
-    Client(
+    McpClient(
         name="windsurf",
         title="Windsurf",
         linux=(".codeium/windsurf/mcp_config.json", ".codeium/mcp_config.json"),
@@ -219,7 +219,7 @@ CLIENTS: Sequence[Client] = (
         limit="100 tools in all",
         processes=("windsurf", "Windsurf"),
     ),
-    Client(
+    McpClient(
         name="cline",
         title="Cline",
         linux=(f"{_CODE['linux']}/{_CLINE}",),
@@ -235,7 +235,7 @@ CLIENTS: Sequence[Client] = (
         reload="reloads by itself",
         processes=("code",),
     ),
-    Client(
+    McpClient(
         name="zed",
         title="Zed",
         linux=(".config/zed/settings.json",),
@@ -254,7 +254,7 @@ CLIENTS: Sequence[Client] = (
         reload="reloads by itself",
         processes=("zed", "zed-editor"),
     ),
-    Client(
+    McpClient(
         name="gemini",
         title="Gemini CLI",
         linux=(".gemini/settings.json",),
@@ -282,14 +282,14 @@ CLIENTS: Sequence[Client] = (
         limit="names of tools have at most 63 characters",
         processes=("gemini",),
     ),
-    Client(
+    McpClient(
         name="codex",
         title="Codex",
         linux=(".codex/config.toml",),
         macos=(".codex/config.toml",),
         windows=(".codex/config.toml",),
         keys=("mcp_servers",),
-        form=Form.TOML,
+        form=ConfigForm.TOML,
         project=".codex/config.toml",
         source="https://developers.openai.com/codex/mcp",
         date="2026-11",
@@ -326,14 +326,14 @@ CLIENTS: Sequence[Client] = (
         reload="start a new session",
         processes=("codex",),
     ),
-    Client(
+    McpClient(
         name="goose",
         title="Goose",
         linux=(".config/goose/config.yaml",),
         macos=(".config/goose/config.yaml",),
         windows=("AppData/Roaming/Block/goose/config/config.yaml",),
         keys=("extensions",),
-        form=Form.YAML,
+        form=ConfigForm.YAML,
         source="https://block.github.io/goose/docs/guides/config-files",
         date="2026-11",
         entry={
@@ -362,7 +362,7 @@ CLIENTS: Sequence[Client] = (
         reload="start a new session",
         processes=("goose", "goosed"),
     ),
-    Client(
+    McpClient(
         name="opencode",
         title="opencode",
         linux=(".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
@@ -381,7 +381,7 @@ CLIENTS: Sequence[Client] = (
         reload="start it again",
         processes=("opencode",),
     ),
-    Client(
+    McpClient(
         name="mcpproxy-go",
         title="mcpproxy-go",
         linux=(".mcpproxy/mcp_config.json",),
@@ -419,6 +419,6 @@ CLIENTS: Sequence[Client] = (
 )
 
 
-def client_named(name: str) -> Client | None:
+def client_named(name: str) -> McpClient | None:
     """Return a client by its name."""
     return next((client for client in CLIENTS if client.name == name), None)

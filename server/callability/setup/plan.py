@@ -19,7 +19,7 @@ from callability.files.editing import EditRefused, Tree, edited_bytes, new_file
 from callability.gateway.config.findings import content, findings, unset_variables
 from callability.gateway.config.secrets_file import read_secrets, with_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, read_client_file, with_members
-from callability.setup.clients import CLIENTS, ENTRY_NAME, Client, Form, moved_by_environment
+from callability.setup.clients import CLIENTS, ENTRY_NAME, ConfigForm, McpClient, moved_by_environment
 from callability.setup.secret_values import Entry, SecretStore, fill_secrets, without_secrets
 from callability.setup.translation import LeftOut, Surroundings, denials, is_ours, translate
 
@@ -28,10 +28,10 @@ _LONGEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ServerSource:
     """A file of a client that is read, and the agent that the client becomes."""
 
-    client: Client
+    client: McpClient
     file: ClientFile
     agent: str
     entry_name: str = ENTRY_NAME
@@ -42,7 +42,7 @@ class Source:
 class Taken:
     """A server of a client, as it is in our config, and under which name."""
 
-    source: Source
+    source: ServerSource
     given: str
     name: str
     entry: Entry = field(repr=False)
@@ -51,10 +51,10 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptServer:
     """A server that its client keeps, and why."""
 
-    source: Source
+    source: ServerSource
     given: str
     reason: str
 
@@ -66,9 +66,9 @@ class Plan:
     config: Path
     before: bytes | None = field(repr=False)
     after: bytes = field(repr=False)
-    sources: tuple[Source, ...]
+    sources: tuple[ServerSource, ...]
     taken: tuple[Taken, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptServer, ...]
     agents: Mapping[str, tuple[str, ...]]
     """The servers that each agent gets, in addition to those that it has."""
     new_agents: frozenset[str]
@@ -96,12 +96,12 @@ class Plan:
 
 
 def sources_of(
-    clients: Iterable[Client], home: Path, project: Path | None = None, *, missing: bool = False
-) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    clients: Iterable[McpClient], home: Path, project: Path | None = None, *, missing: bool = False
+) -> tuple[tuple[ServerSource, ...], tuple[str, ...]]:
     """Return the files of clients on this machine, and why others cannot be used; `missing`: files that are not there
     count as empty ones.
     """
-    found: list[Source] = []
+    found: list[ServerSource] = []
     unusable: list[str] = []
     for client in clients:
         moved = moved_by_environment(client)
@@ -117,7 +117,7 @@ def sources_of(
     return tuple(found), tuple(unusable)
 
 
-def source_of_file(path: Path, client: Client | None, agent: str) -> Source:
+def source_of_file(path: Path, client: McpClient | None, agent: str) -> ServerSource:
     """Return a file that a person named, in the form of a client, or in the one that its content shows.
 
     Raises:
@@ -128,7 +128,7 @@ def source_of_file(path: Path, client: Client | None, agent: str) -> Source:
 
 
 def plan(
-    sources: Sequence[Source],
+    sources: Sequence[ServerSource],
     config: Path,
     surroundings: Surroundings,
     executable: Sequence[str],
@@ -179,7 +179,7 @@ def missing_commands_of(taken: Iterable[Taken], environment: Mapping[str, str]) 
             yield server.name, command
 
 
-def is_running(client: Client) -> bool:
+def is_running(client: McpClient) -> bool:
     """Say whether a client of this user runs now, as far as that can be seen; on Linux alone."""
     names = {name.lower()[:15] for name in client.processes}
     for each in Path("/proc").glob("[0-9]*/comm") if sys.platform == "linux" else ():
@@ -192,22 +192,24 @@ def is_running(client: Client) -> bool:
     return False
 
 
-def _source(client: Client, path: Path, keys: Sequence[str], agent: str, entry_name: str = ENTRY_NAME) -> Source:
+def _source(
+    client: McpClient, path: Path, keys: Sequence[str], agent: str, entry_name: str = ENTRY_NAME
+) -> ServerSource:
     if not path.is_file():
         empty = ClientFile(path, client.form, tuple(keys), b"", {})
-        return Source(client, empty, agent, entry_name, is_there=False)
+        return ServerSource(client, empty, agent, entry_name, is_there=False)
     file = read_client_file(path, client.form, tuple(keys))
     inner = file.root.get("mcp")
     if client.name == "opencode" and isinstance(inner, Mapping) and _are_servers(inner.get("servers")):
         file = read_client_file(path, client.form, ("mcp", "servers"))
-    return Source(client, file, agent, entry_name)
+    return ServerSource(client, file, agent, entry_name)
 
 
 def _are_servers(found: object) -> bool:
     return isinstance(found, Mapping) and all(isinstance(each, Mapping) for each in found.values())
 
 
-def _of_project(client: Client, user_file: Path, project: Path) -> Iterator[Source]:
+def _of_project(client: McpClient, user_file: Path, project: Path) -> Iterator[ServerSource]:
     """Yield the files of a project; their servers are for an agent of their own, since the client has them there
     alone.
     """
@@ -221,10 +223,10 @@ def _of_project(client: Client, user_file: Path, project: Path) -> Iterator[Sour
             yield source
 
 
-def _client_of(path: Path) -> Client:
+def _client_of(path: Path) -> McpClient:
     """Return the client whose form a file has."""
-    by_form = {".toml": Form.TOML, ".yaml": Form.YAML, ".yml": Form.YAML}
-    form = by_form.get(path.suffix, Form.JSON)
+    by_form = {".toml": ConfigForm.TOML, ".yaml": ConfigForm.YAML, ".yml": ConfigForm.YAML}
+    form = by_form.get(path.suffix, ConfigForm.JSON)
     root = read_client_file(path, form, ()).root
     for client in (*(each for each in CLIENTS if each.name == "claude-code"), *CLIENTS):
         found: object = root
@@ -240,7 +242,7 @@ class _Work:
 
     def __init__(self, config: Path, surroundings: Surroundings) -> None:
         self.taken: list[Taken] = []
-        self.kept: list[Kept] = []
+        self.kept: list[KeptServer] = []
         self._config = config
         self._surroundings = surroundings
         try:
@@ -258,7 +260,7 @@ class _Work:
         # A name of the catalog is taken by something else, whatever it is.
         self._reached |= dict.fromkeys(self._content.get("catalog") or {}, "")
 
-    def take(self, source: Source) -> None:
+    def take(self, source: ServerSource) -> None:
         """Translate the servers of a file, and name them."""
         denied = denials(source.client, source.file, self._surroundings.home)
         for given, entry in source.file.servers.items():
@@ -268,12 +270,12 @@ class _Work:
             try:
                 done = translate(source.client, name, entry, denied.get(given, ()), self._surroundings)
             except LeftOut as reason:
-                self.kept.append(Kept(source, given, str(reason)))
+                self.kept.append(KeptServer(source, given, str(reason)))
                 continue
             self._add(source, given, name, done.entry, done.notes)
 
     def agents(
-        self, sources: Sequence[Source], granted: Sequence[str]
+        self, sources: Sequence[ServerSource], granted: Sequence[str]
     ) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         """Return what each agent gets in addition, and which agents are new."""
         there: Mapping[str, Any] = self._content.get("agents") or {}
@@ -314,7 +316,7 @@ class _Work:
         if errors := tuple(each for each in found if each.severity is Severity.ERROR):
             raise _unusable_config(errors)
 
-    def _add(self, source: Source, given: str, name: str, entry: Entry, notes: tuple[str, ...]) -> None:
+    def _add(self, source: ServerSource, given: str, name: str, entry: Entry, notes: tuple[str, ...]) -> None:
         reached = _canonical_form(entry)
         other = f"{name}-{source.client.name}"
         names = chain((name, other), (f"{other}-{number}" for number in count(2)))
@@ -329,7 +331,7 @@ class _Work:
 
 
 def _install_entries(
-    sources: Sequence[Source], taken: Sequence[Taken], commands: Mapping[str, Sequence[str]]
+    sources: Sequence[ServerSource], taken: Sequence[Taken], commands: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[Path, bytes]]:
     """Yield the new content of each file of a client: our entry in place of the servers that are taken."""
     by_path: dict[Path, ClientFile] = {}
@@ -346,13 +348,13 @@ def _install_entries(
     yield from ((path, file.data) for path, file in by_path.items())
 
 
-def replaced_names(source: Source, taken: Iterable[Taken]) -> tuple[str, ...]:
+def replaced_names(source: ServerSource, taken: Iterable[Taken]) -> tuple[str, ...]:
     """Return the servers of a file that our entry replaces: those that are taken, and earlier entries of ours."""
     ours = (name for name, entry in source.file.servers.items() if is_ours(entry))
     return (*(each.given for each in taken if each.source == source), *ours)
 
 
-def entry_name_of(source: Source) -> str:
+def entry_name_of(source: ServerSource) -> str:
     """Return the name of our entry in a file: another one if a server of a person has it."""
     there = source.file.servers.get(source.entry_name)
     return source.entry_name if there is None or is_ours(there) else f"{source.entry_name}-gateway"

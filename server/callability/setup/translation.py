@@ -20,7 +20,7 @@ from callability.files import document
 from callability.gateway.config.findings import findings
 from callability.gateway.config.variables import unset_in
 from callability.setup.client_file import ClientFile, read_client_file
-from callability.setup.clients import Client, Dialect, Form, Variables
+from callability.setup.clients import ConfigForm, Dialect, McpClient, Variables
 
 Entry = dict[str, Any]
 
@@ -80,7 +80,7 @@ def is_ours(entry: object) -> bool:
 
 
 def translate(
-    client: Client, name: str, entry: object, denied: Sequence[str], surroundings: Surroundings
+    client: McpClient, name: str, entry: object, denied: Sequence[str], surroundings: Surroundings
 ) -> Translation:
     """Return a server of a client as our config has it; `denied` are tools that the client denies elsewhere.
 
@@ -99,7 +99,7 @@ def translate(
     return Translation(_check_entry(name, work.finish()), tuple(work.notes))
 
 
-def denials(client: Client, file: ClientFile, home: Path) -> Mapping[str, tuple[str, ...]]:
+def denials(client: McpClient, file: ClientFile, home: Path) -> Mapping[str, tuple[str, ...]]:
     """Return the tools of each server that a client denies elsewhere in its config; `*` is all of them.
 
     Raises:
@@ -112,7 +112,7 @@ def denials(client: Client, file: ClientFile, home: Path) -> Mapping[str, tuple[
     settings = home / ".claude/settings.json"
     if client.name != "claude-code" or not settings.is_file():
         return {}
-    permissions = read_client_file(settings, Form.JSON, ()).root.get("permissions")
+    permissions = read_client_file(settings, ConfigForm.JSON, ()).root.get("permissions")
     rules = permissions.get("deny") if isinstance(permissions, Mapping) else None
     by_server: dict[str, tuple[str, ...]] = {}
     for rule in rules if isinstance(rules, list) else ():
@@ -133,7 +133,7 @@ def _tools_of_patterns(server: str, patterns: Iterable[str]) -> Iterable[str]:
             yield f"?{pattern}"
 
 
-def _flatten_entry(client: Client, entry: Entry) -> Entry:
+def _flatten_entry(client: McpClient, entry: Entry) -> Entry:
     """Return an entry whose command is one text, and whose arguments and headers are of their own keys."""
     command = entry.get("command")
     if isinstance(command, Mapping):

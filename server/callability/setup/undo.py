@@ -18,7 +18,7 @@ from callability.files.editing import EditRefused, edited_bytes, turn, without
 from callability.files.editing import replace as replace_file
 from callability.gateway.config.secrets_file import KEYRING, NoKeyring, remove_from_keyring, written_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, with_members
-from callability.setup.clients import Form
+from callability.setup.clients import ConfigForm
 from callability.setup.writing import (
     FileChange,
     Installed,
@@ -104,7 +104,7 @@ def _restore_file(config: Path, change: FileChange, entries: list[Installed], no
 
 
 def _put_servers_back(entry: Installed, before: bytes | None, now: bytes) -> bytes:
-    path, form = Path(entry.path), Form(entry.form)
+    path, form = Path(entry.path), ConfigForm(entry.form)
     file = ClientFile(path, form, entry.keys, now, content_of(now, form, entry.path))
     ours = file.servers.get(entry.entry_name)
     if ours is not None and ours != entry.entry:

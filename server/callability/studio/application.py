@@ -21,7 +21,7 @@ from callability.compiler.table import Plain
 from callability.files import document
 from callability.files.editing import ChangedMeanwhile
 from callability.process.address import check_loopback, listening
-from callability.process.page_guard import NONCE, Guard, PageError, error_response
+from callability.process.page_guard import NONCE, PageError, PageGuard, error_response
 from callability.process.uvicorn_server import StopSignals, UvicornServer
 from callability.studio.drafts import saved_data
 from callability.studio.policy_files import NotEditable, NotSaved, SavedFile, read_saved, save, texts_of
@@ -239,7 +239,7 @@ async def run(directory: Path, address: str, started: Callable[[str], None], *, 
         port = listener.getsockname()[1]
         host = f"{address.rpartition(':')[0]}:{port}"
         token = secrets.token_urlsafe(32)
-        guarded = Guard(application(Studio(directory, writable=writable), token), names_of(host), token)
+        guarded = PageGuard(application(Studio(directory, writable=writable), token), names_of(host), token)
         server = UvicornServer(guarded, access_log=False, server_header=False, lifespan="on")
         started(f"http://{host}/")
         await server.serve_until(listener, signals, GRACE)

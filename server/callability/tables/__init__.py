@@ -12,8 +12,8 @@ Its modules, bottom to top; each imports only from those above it in this list:
 - `files`: reads and writes files of tables
 """
 
-from callability.tables.column_policy import ColumnPolicy, Columns, Reading, decide
+from callability.tables.column_policy import ColumnPolicy, Columns, ReadingPlan, decide
 from callability.tables.fact_column import OddValues, UnfitColumn
 from callability.tables.formats import decoded, decoded_schema
 
-__all__ = ["ColumnPolicy", "Columns", "OddValues", "Reading", "UnfitColumn", "decide", "decoded", "decoded_schema"]
+__all__ = ["ColumnPolicy", "Columns", "OddValues", "ReadingPlan", "UnfitColumn", "decide", "decoded", "decoded_schema"]

@@ -142,17 +142,17 @@ class ColumnPolicy:
             "callability.bundle": self.digest,
         }
 
-    def reading(self, schema: pa.Schema, columns: Columns = Columns()) -> Reading:
+    def reading(self, schema: pa.Schema, columns: Columns = Columns()) -> ReadingPlan:
         """Return what decides the batches of a table.
 
         Raises:
             UnfitColumn: a column is missing, is there twice, or would be there twice in the result; or the name of the
                 given agent has more than 512 bytes.
         """
-        return Reading(self, self._rules, self._verdicts, schema, columns)
+        return ReadingPlan(self, self._rules, self._verdicts, schema, columns)
 
 
-class Reading:
+class ReadingPlan:
     """Decides the batches of one table, and counts the values that are outside the domains of their facts.
 
     `missing` has the facts whose column is missing, each with its value in every row: None for unknown, or the default
@@ -222,7 +222,7 @@ def decide(
     Raises:
         UnfitColumn: a column cannot be read as its fact, or the batches have different columns.
     """
-    reading: Reading | None = None
+    reading: ReadingPlan | None = None
     for batch in batches:
         reading = reading or policy.reading(batch.schema, columns)
         yield reading.decide(batch)

@@ -21,7 +21,7 @@ _SPECIAL = re.compile(r"([^A-Za-z0-9_\x80-\U0010ffff])")
 """What is escaped in an expression: only ASCII may be."""
 
 
-class NameClasses:
+class ColumnClasses:
     """Maps names to the readings of a fact that is a name.
 
     The groups of patterns are tried one after the other. What has matched so far is a state, so that a name needs one
@@ -117,7 +117,7 @@ class ColumnReader:
     readers of other tables share; they are found if they are not given.
     """
 
-    def __init__(self, fact: pb.Fact, classes: NameClasses | None = None) -> None:
+    def __init__(self, fact: pb.Fact, classes: ColumnClasses | None = None) -> None:
         self.name = fact.name
         self.is_name = fact.kind == pb.FACT_KIND_NAME
         self.odd = OddValues()
@@ -125,7 +125,7 @@ class ColumnReader:
         self._null = fact.default_value if fact.asserted and not self.is_name else len(fact.values)
         self._needed = fact.asserted and self.is_name
         self._least_bytes = int(self._needed)
-        self._classes = (classes or NameClasses(fact)) if self.is_name else None
+        self._classes = (classes or ColumnClasses(fact)) if self.is_name else None
         self._last: tuple[pa.Array, NDArray[np.int32], NDArray[np.bool_] | None] | None = None
 
     @property
@@ -239,7 +239,7 @@ class ColumnReader:
         odd = pc.and_(found.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False)
         return pc.fill_null(found, self._null).to_numpy(zero_copy_only=False).astype(np.int32), odd
 
-    def _name_codes(self, names: pa.Array, classes: NameClasses) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    def _name_codes(self, names: pa.Array, classes: ColumnClasses) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         codes = classes.readings(names)
         sizes = pc.binary_length(names).to_numpy(zero_copy_only=False)
         odd = (codes < 0) | (sizes < self._least_bytes) | (sizes > MAX_BYTES)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.contract.enum_words import LIFTED_BY, RETRY
 from callability.kernel.facts import HINT_DEFAULTS, READS_ONLY
-from callability.tables.fact_column import Codes, NameClasses, number_of_codes
+from callability.tables.fact_column import Codes, ColumnClasses, number_of_codes
 
 READ_ONLY = "annotations.read_only"
 _FIXED = dict(zip(HINT_DEFAULTS, READS_ONLY, strict=True))
@@ -80,7 +80,7 @@ MAX_ENTRIES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DiagramStep:
     """A table that tests some axes at once.
 
     `facts` are the facts whose codes it reads, each with the number of its codes. The entry of a state and of codes is
@@ -105,7 +105,7 @@ class Walk:
     """Steps from where rows start to results. `starts` has the state of each possible start."""
 
     starts: NDArray[np.int32]
-    steps: tuple[Step, ...]
+    steps: tuple[DiagramStep, ...]
     results: NDArray[np.intp]
 
     def follow(self, start: NDArray[np.intp] | None, codes: Mapping[int, Codes | int]) -> NDArray[np.intp]:
@@ -126,7 +126,7 @@ def walk_of(
     nodes = _Nodes(diagram, axes, facts, results)
     current = np.array(sorted(set(starts)), np.int64)
     first = np.searchsorted(current, np.array(starts, np.int64)).astype(np.int32)
-    steps: list[Step] = []
+    steps: list[DiagramStep] = []
     place = 0
     while place < len(axes):
         end = place + 1
@@ -139,7 +139,7 @@ def walk_of(
         following = nodes.after(current, place, end)
         current, table = np.unique(following, return_inverse=True)
         read = nodes.sources(place, end)
-        steps.append(Step(read, nodes.width(place, end), table.reshape(-1).astype(np.int32)))
+        steps.append(DiagramStep(read, nodes.width(place, end), table.reshape(-1).astype(np.int32)))
         place = end
     return Walk(first, tuple(steps), current.astype(np.intp))
 
@@ -204,7 +204,7 @@ class RuleColumns:
         facts, axes, verdicts = rule_set.facts, rule_set.axes, len(rule_set.verdicts)
         self.facts = tuple(sorted({fact for axis in axes for fact in sources(axis, facts)}))
         self.names = {
-            place: NameClasses(facts[place]) for place in self.facts if facts[place].kind == pb.FACT_KIND_NAME
+            place: ColumnClasses(facts[place]) for place in self.facts if facts[place].kind == pb.FACT_KIND_NAME
         }
         """The classes of each fact that is a name."""
         nodes = len(rule_set.diagram.places)

@@ -18,7 +18,7 @@ from keyring.backends.fail import Keyring as NoKeyring
 
 from callability.gateway.config import load_config
 from callability.setup.client_file import read_client_file
-from callability.setup.clients import CLIENTS, Client, Form
+from callability.setup.clients import CLIENTS, ConfigForm, McpClient
 from callability.setup.translation import is_ours
 from support.commands import callability
 
@@ -36,7 +36,7 @@ for line in sys.stdin:
 """
 INSTALLABLE = [client for client in CLIENTS if not client.cannot_be_installed]
 TEXTS = {
-    Form.JSON: """\
+    ConfigForm.JSON: """\
 // settings of a person
 {{
   "theme": "dark", /* mine */
@@ -48,7 +48,7 @@ TEXTS = {
   "history": [1, 2, 3],
 }}
 """,
-    Form.YAML: """\
+    ConfigForm.YAML: """\
 THEME: dark  # mine
 {key}:
   # the first
@@ -57,7 +57,7 @@ THEME: dark  # mine
 
 HISTORY: [1, 2, 3]
 """,
-    Form.TOML: """\
+    ConfigForm.TOML: """\
 theme = "dark" # mine
 
 # the first
@@ -97,7 +97,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def _entry(client: Client, command: str, env: Mapping[str, str]) -> dict[str, Any]:
+def _entry(client: McpClient, command: str, env: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {"command": command, "args": ["--flag"], "env": dict(env)}
     if client.name == "goose":
         return {"type": "stdio", "enabled": True, "cmd": command, "args": ["--flag"], "envs": dict(env)}
@@ -106,7 +106,7 @@ def _entry(client: Client, command: str, env: Mapping[str, str]) -> dict[str, An
     return given
 
 
-def _written(client: Client, home: Path) -> Path:
+def _written(client: McpClient, home: Path) -> Path:
     """Write a config of a client as a person would, and return its path."""
     path = client.files(home)[0]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,12 +116,12 @@ def _written(client: Client, home: Path) -> Path:
     return path
 
 
-def _servers(client: Client, path: Path) -> Mapping[str, Any]:
+def _servers(client: McpClient, path: Path) -> Mapping[str, Any]:
     return read_client_file(path, client.form, tuple(client.keys)).servers
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_an_import_leaves_the_client_as_it_is(client: Client, home: Path) -> None:
+def test_an_import_leaves_the_client_as_it_is(client: McpClient, home: Path) -> None:
     """The gateway gets its servers, for an agent of its name, and a secret goes to its own file."""
     path = _written(client, home)
     before = path.read_bytes()
@@ -137,7 +137,7 @@ def test_an_import_leaves_the_client_as_it_is(client: Client, home: Path) -> Non
 
 
 @pytest.mark.parametrize("client", INSTALLABLE, ids=lambda client: client.name)
-def test_a_client_gets_one_entry_and_its_file_back_byte_for_byte(client: Client, home: Path) -> None:
+def test_a_client_gets_one_entry_and_its_file_back_byte_for_byte(client: McpClient, home: Path) -> None:
     """By `uninstall`, and by `setup --undo`, which removes all that was stored."""
     path = _written(client, home)
     before = path.read_bytes()
@@ -159,7 +159,7 @@ def test_a_client_gets_one_entry_and_its_file_back_byte_for_byte(client: Client,
 
 
 @pytest.mark.parametrize("client", INSTALLABLE, ids=lambda client: client.name)
-def test_an_undo_after_the_client_wrote_its_file_puts_back_the_servers_alone(client: Client, home: Path) -> None:
+def test_an_undo_after_the_client_wrote_its_file_puts_back_the_servers_alone(client: McpClient, home: Path) -> None:
     """As Claude Code does at every session; an entry of ours that was edited is left to the person."""
     path = _written(client, home)
     servers = _servers(client, path)

@@ -20,8 +20,8 @@ import uvicorn
 from mcp_types import CallToolResult, TextContent
 
 from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, UpstreamRefusal, messages
-from callability.gateway.upstream.child import Lines, LongLine
 from callability.gateway.upstream.failure import MESSAGE_BYTES
+from callability.gateway.upstream.process_group import Lines, LongLine
 from support.checkout import UPSTREAMS
 from support.upstreams import good_stdio
 from support.upstreams.bad_http import BadHttp, reply

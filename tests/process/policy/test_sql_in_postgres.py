@@ -13,7 +13,7 @@ from callability.compiler.policy import load
 from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_file import read_rule_set
 from callability.compiler.rule_set import RuleSet
-from callability.compiler.sql import SPELLINGS, Dialect, Query, SqlFacts, as_sql
+from callability.compiler.sql import SPELLINGS, Query, SqlDialect, SqlFacts, as_sql
 from callability.files import document
 from callability.files.shipped_policy import examples, export_policy
 from support.drawn_policies import diagram_of
@@ -31,7 +31,7 @@ def server() -> Iterator[Postgres]:
 
 
 def _answers(server: Postgres, rule_set: RuleSet, diagram: DecisionDiagram, states: list[dict[str, str]]) -> list[str]:
-    spelling = SPELLINGS[Dialect.POSTGRES]
+    spelling = SPELLINGS[SqlDialect.POSTGRES]
     columns = columns_of(SqlFacts(diagram.space, spelling))
     types = ", ".join(f"{spelling.column(name)} {kind}" for name, kind in columns.items())
     rows = (row_of(state, columns, diagram.space.question.facts) for state in states)
@@ -40,7 +40,7 @@ def _answers(server: Postgres, rule_set: RuleSet, diagram: DecisionDiagram, stat
         for row in rows
     )
     inserted = ",\n".join(f"({number}, {row})" for number, row in enumerate(values))
-    query = as_sql(rule_set, diagram, "drawn", Query(Dialect.POSTGRES, kept=("number",)))
+    query = as_sql(rule_set, diagram, "drawn", Query(SqlDialect.POSTGRES, kept=("number",)))
     script = (
         f"DROP TABLE IF EXISTS inventory; CREATE TABLE inventory (number INTEGER, {types});\n"
         f"INSERT INTO inventory VALUES {inserted};\nSELECT * FROM ({query}\n) answers ORDER BY number;\n"

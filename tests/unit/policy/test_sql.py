@@ -14,13 +14,13 @@ from callability.compiler.diagram import DecisionDiagram
 from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_file import read_rule_set
 from callability.compiler.rule_set import RuleSet
-from callability.compiler.sql import SPELLINGS, Dialect, Query, SqlFacts, UnfitColumn, as_sql
+from callability.compiler.sql import SPELLINGS, Query, SqlDialect, SqlFacts, UnfitSqlColumn, as_sql
 from callability.files import document
 from support.drawing import drawing
 from support.drawn_policies import any_rule_sets, diagram_of, rule_sets
 from support.sql_rows import ODD_NAMES, ODD_POLICY, answer_of, columns_of, drawn_states, row_of
 
-DUCKDB = SPELLINGS[Dialect.DUCKDB]
+DUCKDB = SPELLINGS[SqlDialect.DUCKDB]
 
 
 def _rule_set(text: str) -> RuleSet:
@@ -39,7 +39,7 @@ def _answers(rule_set: RuleSet, rows: Iterable[Mapping[str, object]]) -> list[tu
         marks = ", ".join("?" * (len(columns) + 1))
         values = [(number, *(row.get(name) for name in columns)) for number, row in enumerate(rows)]
         connection.executemany(f"INSERT INTO inventory VALUES ({marks})", values)
-        query = as_sql(rule_set, diagram, "drawn", Query(Dialect.DUCKDB, kept=("number",)))
+        query = as_sql(rule_set, diagram, "drawn", Query(SqlDialect.DUCKDB, kept=("number",)))
         return [row[1:] for row in connection.execute(f"SELECT * FROM ({query}) ORDER BY number").fetchall()]
 
 
@@ -116,8 +116,8 @@ def test_values_that_do_not_fit_together_are_unknown(row: Mapping[str, object], 
 
 
 @pytest.mark.parametrize("text", [ODD_POLICY, _RECORD])
-@pytest.mark.parametrize("dialect", Dialect)
-def test_every_dialect_is_what_its_parser_reads(dialect: Dialect, text: str) -> None:
+@pytest.mark.parametrize("dialect", SqlDialect)
+def test_every_dialect_is_what_its_parser_reads(dialect: SqlDialect, text: str) -> None:
     """Three of them are run elsewhere; that one is parsed is all that is shown for BigQuery."""
     rule_set = _rule_set(text)
     query = as_sql(rule_set, diagram_of(rule_set), "drawn", Query(dialect))
@@ -135,8 +135,8 @@ def test_postgres_cannot_hold_a_column_with_a_long_name() -> None:
         "annotations.destructive: true", f"tool.label.{key}: a"
     )
     rule_set = _rule_set(text)
-    with pytest.raises(UnfitColumn, match="71 bytes"):
-        as_sql(rule_set, diagram_of(rule_set), "drawn", Query(Dialect.POSTGRES))
+    with pytest.raises(UnfitSqlColumn, match="71 bytes"):
+        as_sql(rule_set, diagram_of(rule_set), "drawn", Query(SqlDialect.POSTGRES))
 
 
 def test_two_labels_that_would_be_one_column_are_refused() -> None:
@@ -145,5 +145,5 @@ def test_two_labels_that_would_be_one_column_are_refused() -> None:
         "annotations.destructive: true", "tool.label.a-b: x, tool.label.a_b: x"
     )
     rule_set = _rule_set(text)
-    with pytest.raises(UnfitColumn, match="would be one column"):
-        as_sql(rule_set, diagram_of(rule_set), "drawn", Query(Dialect.BIGQUERY))
+    with pytest.raises(UnfitSqlColumn, match="would be one column"):
+        as_sql(rule_set, diagram_of(rule_set), "drawn", Query(SqlDialect.BIGQUERY))

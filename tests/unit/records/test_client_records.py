@@ -11,7 +11,7 @@ import pytest
 from callability.adapter import ALL_SERVERS
 from callability.client import BlockingClient, Inventory
 from callability.records import ClientRecords, DestinationRefused
-from callability.records.reading import Reading, sources_of
+from callability.records.reading import RecordReading, sources_of
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from support.bundles import bundle_of
@@ -35,7 +35,7 @@ def test_a_local_client_records_its_decisions_about_calls_and_not_discovery(bund
         client.check_tool(REFUSED)
         client.classify_load(pb.ClassifyLoadRequest(error_text="connection refused"))
     records.close()
-    lines = [json.loads(line) for line in Reading(sources_of([str(tmp_path / "records")])).lines()]
+    lines = [json.loads(line) for line in RecordReading(sources_of([str(tmp_path / "records")])).lines()]
     assert [(line.get("by"), line.get("question"), line.get("status")) for line in lines[:-1]] == [
         ("client", "tool", "server_disabled"),
         ("client", "load", "permanent"),

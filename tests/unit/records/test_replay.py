@@ -16,7 +16,7 @@ import pytest
 from callability.kernel.calls import EncodedCalls
 from callability.kernel.policy import read
 from callability.records.format import By, Ended
-from callability.records.reading import Reading, sources_of
+from callability.records.reading import RecordReading, sources_of
 from callability.records.recorder import Call, Recorder, RecordLevel, RecordOptions
 from callability.records.replay import Replay, record_in, request_of
 from callability.records.writer import Destination
@@ -47,7 +47,7 @@ def _recorded(directory: Path, name: str, requests: list[bytes]) -> list[bytes]:
     for data in requests:
         recorder.decided_tool(data, calls.check_tool(data), DECIDED)
     recorder.close()
-    return [*Reading(sources_of([str(directory)])).lines()]
+    return [*RecordReading(sources_of([str(directory)])).lines()]
 
 
 @pytest.mark.parametrize("name", ["shipped", "environments", "declared-facts"])
@@ -108,7 +108,7 @@ def test_loads_and_enables_are_decided_again_without_their_texts(tmp_path: Path)
     data = pb.ClassifyEnableRequest(facts=outcome_pb2.EnableFacts(known=False)).SerializeToString()
     recorder.decided_enable("s", "a", data, calls.classify_enable(data), 0.0)
     recorder.close()
-    lines = [*Reading(sources_of([str(tmp_path)])).lines()]
+    lines = [*RecordReading(sources_of([str(tmp_path)])).lines()]
     assert b"very-secret" not in b"".join(lines)
     found = Replay(read(bundle_of("shipped"))).differences(lines, may_repeat=False)
     assert (found.decided, found.found) == (len(texts) + 1, Counter())

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from callability.kernel.policy import read
 from callability.records.format import By
-from callability.records.reading import Reading, sources_of
+from callability.records.reading import RecordReading, sources_of
 from callability.records.recorder import Recorder, RecordOptions
 from callability.records.shadow import Shadow
 from callability.records.writer import Destination
@@ -44,7 +44,7 @@ def test_differences_of_a_candidate_are_counted_and_those_of_calls_recorded(tmp_
     shadow.replace(read(bundle_of("environments")))
     asyncio.run(story())
     recorder.close()
-    records = [json.loads(line) for line in Reading(sources_of([str(tmp_path)])).lines()]
+    records = [json.loads(line) for line in RecordReading(sources_of([str(tmp_path)])).lines()]
     differing = [each for each in records if "shadow" in each]
     assert differing
     assert all(each["shadow"]["status"] != each["status"] for each in differing)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from callability.records.format import By, Change, Ended
-from callability.records.reading import Reading, sources_of
+from callability.records.reading import RecordReading, sources_of
 from callability.records.recorder import Call, Recorder, RecordLevel, RecordOptions
 from callability.records.writer import QUEUE_LINES, Destination, DestinationRefused, RecordWriter
 
@@ -21,7 +21,7 @@ def _writer(directory: Path, **bounds: int) -> RecordWriter:
 
 
 def _numbers(directory: Path) -> list[int]:
-    reading = Reading(sources_of([str(directory)]))
+    reading = RecordReading(sources_of([str(directory)]))
     return [json.loads(line)["n"] for line in reading.lines()]
 
 
@@ -119,7 +119,7 @@ def test_a_full_queue_drops_lines_and_leaves_a_gap_in_the_numbers(
         pass
     writer.append('"kind":"x"')
     writer.close()
-    reading = Reading(sources_of([str(directory)]))
+    reading = RecordReading(sources_of([str(directory)]))
     assert len([*reading.lines()]) == QUEUE_LINES + 2
     assert (writer.dropped, reading.lost, reading.unended) == (7, 7, 0)
 
@@ -130,7 +130,7 @@ def test_a_torn_line_and_a_process_without_an_end_are_counted(directory: Path) -
     _fill(writer, 3)
     [path] = directory.glob("*.jsonl")
     path.write_bytes(path.read_bytes()[:-5])
-    reading = Reading(sources_of([str(directory)]))
+    reading = RecordReading(sources_of([str(directory)]))
     assert len([*reading.lines()]) == 2
     assert (reading.torn, reading.damaged, reading.unended) == (1, 1, 1)
 

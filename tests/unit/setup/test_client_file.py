@@ -7,52 +7,52 @@ from pathlib import Path
 import pytest
 
 from callability.setup.client_file import Unusable, read_client_file, with_members
-from callability.setup.clients import Form
+from callability.setup.clients import ConfigForm
 
 OURS = {"callability": {"command": "/c", "args": ["connect"]}}
 SERVERS = ("mcpServers",)
-CASES: dict[str, tuple[Form, tuple[str, ...], str, tuple[str, ...]]] = {
+CASES: dict[str, tuple[ConfigForm, tuple[str, ...], str, tuple[str, ...]]] = {
     "a mark, tabs, and line ends of Windows": (
-        Form.JSON,
+        ConfigForm.JSON,
         SERVERS,
         '\ufeff{\r\n\t"a": 1,\r\n\t"mcpServers": {\r\n\t\t"x": {\r\n\t\t\t"command": "y"\r\n\t\t}\r\n\t}\r\n}\r\n',
         ('\ufeff{\r\n\t"a": 1,\r\n\t"mcpServers": {\r\n', "\r\n\t}\r\n}\r\n"),
     ),
     "one line": (
-        Form.JSON,
+        ConfigForm.JSON,
         SERVERS,
         '{"mcpServers":{"x":{"command":"y","args":["-y"]},"z":{"command":"q"}},"b":[1,2]}',
         ('{"mcpServers":{"z":{"command":"q"}', '},"b":[1,2]}'),
     ),
-    "no servers": (Form.JSON, SERVERS, "{}", ("{", "}")),
-    "an empty file": (Form.JSON, SERVERS, "", ("{", "}\n")),
+    "no servers": (ConfigForm.JSON, SERVERS, "{}", ("{", "}")),
+    "an empty file": (ConfigForm.JSON, SERVERS, "", ("{", "}\n")),
     "the key elsewhere": (
-        Form.JSON,
+        ConfigForm.JSON,
         SERVERS,
         '{"q": "mcpServers", "n": {"mcpServers": {"x": 1}}}\n',
         ('{"q": "mcpServers", "n": {"mcpServers": {"x": 1}}', "}\n"),
     ),
     "keys above": (
-        Form.JSON,
+        ConfigForm.JSON,
         ("projects", "/a/b", *SERVERS),
         '{"projects": {"/a/b": {"mcpServers": {"x": {"command": "c"}}, "k": 1}}}\n',
         ('{"projects": {"/a/b": {"mcpServers": {', '}, "k": 1}}}\n'),
     ),
-    "a key without a value": (Form.YAML, ("extensions",), "extensions:\n", ("extensions:", "\n")),
+    "a key without a value": (ConfigForm.YAML, ("extensions",), "extensions:\n", ("extensions:", "\n")),
     "a list in lines": (
-        Form.YAML,
+        ConfigForm.YAML,
         ("extensions",),
         "A: 1 # a\nextensions:\n  x:\n    cmd: y\n    args:\n    - a\nB: 2",
         ("A: 1 # a\nextensions:\n", "\nB: 2"),
     ),
     "tables": (
-        Form.TOML,
+        ConfigForm.TOML,
         ("mcp_servers",),
         'a = 1\r\n\r\n[mcp_servers.x]\r\ncommand = "c"\r\n\r\n# of b\r\n[b]\r\nc = 1\r\n',
         ("a = 1\r\n\r\n[mcp_servers.callability]\r\n", "\r\n\r\n# of b\r\n[b]\r\nc = 1\r\n"),
     ),
     "a table in a text": (
-        Form.TOML,
+        ConfigForm.TOML,
         ("mcp_servers",),
         '[mcp_servers."x"]\ncommand = """\n[b]\n"""\n[[l]]\nq = 1\n',
         ("", "[[l]]\nq = 1\n"),
@@ -62,7 +62,7 @@ CASES: dict[str, tuple[Form, tuple[str, ...], str, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_servers_are_replaced_and_put_back_and_the_rest_stays(
-    case: tuple[Form, tuple[str, ...], str, tuple[str, ...]], tmp_path: Path
+    case: tuple[ConfigForm, tuple[str, ...], str, tuple[str, ...]], tmp_path: Path
 ) -> None:
     """However the file is written."""
     form, keys, text, (before, after) = case
@@ -83,16 +83,16 @@ def test_servers_are_replaced_and_put_back_and_the_rest_stays(
 @pytest.mark.parametrize(
     ("form", "text"),
     [
-        (Form.TOML, 'mcp_servers.x.command = "hush-hush"\nz = 1\n'),
-        (Form.JSON, '{"mcpServers": {"x": {"a": "hush-hush", "a": 2}}}'),
-        (Form.JSON, '{"mcpServers": ["hush-hush"]}'),
+        (ConfigForm.TOML, 'mcp_servers.x.command = "hush-hush"\nz = 1\n'),
+        (ConfigForm.JSON, '{"mcpServers": {"x": {"a": "hush-hush", "a": 2}}}'),
+        (ConfigForm.JSON, '{"mcpServers": ["hush-hush"]}'),
     ],
 )
-def test_a_file_that_cannot_be_edited_is_left_to_a_person(form: Form, text: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_edited_is_left_to_a_person(form: ConfigForm, text: str, tmp_path: Path) -> None:
     """Without a value of it in the error, which may be a secret."""
     path = tmp_path / f"file.{form}"
     path.write_text(text)
-    file = read_client_file(path, form, ("mcp_servers",) if form is Form.TOML else SERVERS)
+    file = read_client_file(path, form, ("mcp_servers",) if form is ConfigForm.TOML else SERVERS)
     with pytest.raises(Unusable, match="edit it by hand") as error:
         with_members(file, file.servers, OURS)
     assert "hush-hush" not in str(error.value)

@@ -343,7 +343,7 @@ class Attempt:
         self._clock = asyncio.get_running_loop().call_later(seconds, self._expire, failure, dialog_expires)
 
     def _expire(self, failure: Failure, dialog_expired: bool) -> None:
-        late = failure if self._upstream is None else self._upstream.late(failure)
+        late = failure if self._upstream is None else self._upstream.late_failure(failure)
         self._end(self.failed_outcome(late, dialog_expired=dialog_expired))
 
     def _stop_clocks(self) -> None:

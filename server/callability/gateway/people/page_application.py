@@ -27,7 +27,7 @@ from callability.gateway.people.overview import ACTS, Acts, NotDone, Overview
 from callability.gateway.people.recent_changes import RecentChanges
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.process.address import listening
-from callability.process.page_guard import NONCE, Guard, PageError, error_response
+from callability.process.page_guard import NONCE, PageError, PageGuard, error_response
 from callability.process.uvicorn_server import UvicornServer
 
 CODE_SECONDS = 300
@@ -152,7 +152,7 @@ _FILES = {
 _Body = dict[str, Any]
 
 
-class Refused(PageError):
+class ActRefused(PageError):
     """A request that is not carried out; `code` and the text say why."""
 
     def __init__(self, code: str, sentence: str, status: HTTPStatus = HTTPStatus.CONFLICT) -> None:
@@ -203,7 +203,7 @@ class PeoplePage:
         listener = listening(f"{_HOST}:0")
         host = f"{_HOST}:{listener.getsockname()[1]}"
         self._url = f"http://{host}/"
-        guarded = Guard(self._application(), (host,), self._token)
+        guarded = PageGuard(self._application(), (host,), self._token)
         server = UvicornServer(guarded, access_log=False, server_header=False, lifespan="off", ws="none")
         self._serving = asyncio.create_task(server.serve(sockets=[listener]), name="page for people")
 
@@ -235,15 +235,15 @@ class PeoplePage:
 
         async def endpoint(request: Request) -> Response:
             if not self._sign_in.is_signed_in(request.headers.get(SESSION_HEADER, "")):
-                raise Refused("signed-out", "this browser is not signed in", HTTPStatus.UNAUTHORIZED)
+                raise ActRefused("signed-out", "this browser is not signed in", HTTPStatus.UNAUTHORIZED)
             self._used = time.monotonic()
             body = await _body(request)
             try:
                 return JSONResponse(await answer(body))
             except NotDone as error:
-                raise Refused(error.code, str(error)) from error
+                raise ActRefused(error.code, str(error)) from error
             except PolicyUnavailable as error:
-                raise Refused("no-policy", str(error), HTTPStatus.SERVICE_UNAVAILABLE) from error
+                raise ActRefused("no-policy", str(error), HTTPStatus.SERVICE_UNAVAILABLE) from error
 
         return endpoint
 
@@ -251,7 +251,7 @@ class PeoplePage:
         session = self._sign_in.session(_text(await _body(request), "code"))
         if not session:
             sentence = "this code is not valid: run `callability page` in a terminal for another one"
-            raise Refused("wrong-code", sentence, HTTPStatus.FORBIDDEN)
+            raise ActRefused("wrong-code", sentence, HTTPStatus.FORBIDDEN)
         return JSONResponse({"session": session})
 
     async def _sign_out_browser(self, request: Request) -> Response:
@@ -268,7 +268,7 @@ class PeoplePage:
         try:
             return await self._overview.why(_text(body, "agent"), _text(body, "server"), _text(body, "tool"))
         except KeyError as error:
-            raise Refused("changed-meanwhile", "there is no such server any more") from error
+            raise ActRefused("changed-meanwhile", "there is no such server any more") from error
 
     async def _act(self, body: _Body) -> Any:
         wanted = _text(body, "act")
@@ -277,7 +277,7 @@ class PeoplePage:
                 return {
                     "done": await self._acts.do(act, _text(body, "server"), _text(body, "tool"), _text(body, "seen"))
                 }
-        raise Refused("bad-request", f"`act` is one of {', '.join(ACTS)}", HTTPStatus.BAD_REQUEST)
+        raise ActRefused("bad-request", f"`act` is one of {', '.join(ACTS)}", HTTPStatus.BAD_REQUEST)
 
 
 async def _body(request: Request) -> _Body:
@@ -290,7 +290,7 @@ async def _body(request: Request) -> _Body:
     async for chunk in request.stream():
         data += chunk
         if len(data) > _MAX_BODY:
-            raise Refused(
+            raise ActRefused(
                 "too-large", f"a request has at most {_MAX_BODY:,} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             )
     try:
@@ -298,14 +298,14 @@ async def _body(request: Request) -> _Body:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise Refused("bad-request", "a request is an object of JSON", HTTPStatus.BAD_REQUEST)
+        raise ActRefused("bad-request", "a request is an object of JSON", HTTPStatus.BAD_REQUEST)
     return body
 
 
 def _text(body: _Body, name: str) -> str:
     value = body.get(name, "")
     if not isinstance(value, str):
-        raise Refused("bad-request", f"`{name}` must be text", HTTPStatus.BAD_REQUEST)
+        raise ActRefused("bad-request", f"`{name}` must be text", HTTPStatus.BAD_REQUEST)
     return value
 
 

@@ -16,7 +16,7 @@ _MAX_TOOLS = 20
 """Tools of one list that are named; the others are counted."""
 
 
-class Change(NamedTuple):
+class RecentChange(NamedTuple):
     """A change: when, in seconds since 1970, of which server and tool, and what."""
 
     time: float
@@ -32,10 +32,10 @@ class RecentChanges:
         self._config, self._approvals = config, approvals
         self._clock = clock
         self._forms: dict[str, Mapping[str, str]] = {}
-        self._changes: deque[Change] = deque(maxlen=MAX_CHANGES)
+        self._changes: deque[RecentChange] = deque(maxlen=MAX_CHANGES)
 
     @property
-    def latest(self) -> tuple[Change, ...]:
+    def latest(self) -> tuple[RecentChange, ...]:
         """The changes, the latest first."""
         return tuple(reversed(self._changes))
 
@@ -70,7 +70,7 @@ class RecentChanges:
             self._add(server, "", f"{len(found) - _MAX_TOOLS:,} more of its tools came, went or changed")
 
     def _add(self, server: str, tool: str, what: str) -> None:
-        self._changes.append(Change(self._clock(), server, tool, what))
+        self._changes.append(RecentChange(self._clock(), server, tool, what))
 
 
 def _server_changes(before: Config, now: Config, name: str) -> Iterator[str]:

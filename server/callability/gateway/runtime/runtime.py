@@ -20,7 +20,7 @@ from callability.gateway.call_records import ChangeRecords, approval_changes, se
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import Config, HttpConfig, ServerConfig
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import LoadPolicy, Loads, Supervisor, in_words, numbers_of
 from callability.gateway.meaning import Indexes
 from callability.gateway.observability import DefinitionChanges, FileStatus, Metrics, UnreadFacts
@@ -267,7 +267,7 @@ class GatewayRuntime:
         self._catalog = Catalog(options.policy, self._announce, witness=self._witness)
         options.metrics.follow(self._pool.states, self._pool.loads)
         options.metrics.failed_servers = self._pool.failed
-        self._inventory: Inventory | None = None
+        self._inventory: GatewayInventory | None = None
         self._approvals = self._files.approvals
         self._warnings = NameWarnings()
         self._unread = UnreadFacts()
@@ -292,7 +292,7 @@ class GatewayRuntime:
         return self._files
 
     @property
-    def inventory(self) -> Inventory:
+    def inventory(self) -> GatewayInventory:
         """All servers and tools, whatever an agent may see."""
         assert self._inventory is not None
         return self._inventory
@@ -365,7 +365,7 @@ class GatewayRuntime:
         scope = None if not agent else config.agents[agent].servers if agent in config.agents else ()
         self._pool.apply(config, scope)
         self._catalog.apply(config)
-        inventory = Inventory(
+        inventory = GatewayInventory(
             config, self._files.approvals, self._pool.upstreams, self._inventory, lambda: self._catalog.joined
         )
         self._inventory = inventory
@@ -397,7 +397,7 @@ class GatewayRuntime:
     def _gateway_of(self, agent: str) -> Gateway:
         return self.router.gateway_of(agent)
 
-    def _gateway(self, inventory: Inventory, agent: str, latest: Callable[[], Gateway] | None = None) -> Gateway:
+    def _gateway(self, inventory: GatewayInventory, agent: str, latest: Callable[[], Gateway] | None = None) -> Gateway:
         config = self._files.config
         logins = (name for name, server in config.servers.items() if server.oauth is not None)
         return Gateway(

@@ -13,7 +13,7 @@ from mcp_types import CallToolResult
 from callability.adapter import InvalidArgument, Phrases, error_result, rejection, unknown_tool
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, byte_length
 from callability.gateway.call_records import note_unknown, record_call
-from callability.gateway.inventory import Inventory, KnownServer
+from callability.gateway.inventory import GatewayInventory, KnownServer
 from callability.gateway.loading import Loads
 from callability.gateway.observability import Metrics, log_call
 from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
@@ -40,7 +40,7 @@ class ToolCalls:
     def __init__(
         self,
         agent: str,
-        inventory: Inventory,
+        inventory: GatewayInventory,
         decisions: Decisions,
         phrases: Commands,
         loads: Loads,

@@ -23,7 +23,7 @@ from callability.gateway.catalog import (
     Switch,
     SwitchState,
 )
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import Loads
 from callability.gateway.meaning import Indexes
 from callability.gateway.tool_index import SearchDocument
@@ -74,7 +74,7 @@ class CatalogTools:
     def __init__(
         self,
         catalog: Catalog,
-        inventory: Inventory,
+        inventory: GatewayInventory,
         decisions: Decisions,
         phrases: Commands,
         loads: Loads,

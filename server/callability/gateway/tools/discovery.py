@@ -12,7 +12,7 @@ from callability.adapter import InvalidArgument, Judgement, checked_arguments, d
 from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
 from callability.gateway.config import ServerConfig
-from callability.gateway.inventory import Inventory, KnownServer, Texts
+from callability.gateway.inventory import GatewayInventory, KnownServer, Texts
 from callability.gateway.loading import LOADING, LoadOutcome, Loads
 from callability.gateway.meaning import FIRST_BY_WORDS, Indexes, in_turn
 from callability.gateway.observability import FileStatus
@@ -31,7 +31,7 @@ class ServerList:
 
     def __init__(
         self,
-        inventory: Inventory,
+        inventory: GatewayInventory,
         decisions: Decisions,
         phrases: Commands,
         loads: Loads,
@@ -88,7 +88,7 @@ class ServerList:
 
 
 def server_entry(
-    inventory: Inventory, server: str, counts: Mapping[str, int] | None, outcome: LoadOutcome | None
+    inventory: GatewayInventory, server: str, counts: Mapping[str, int] | None, outcome: LoadOutcome | None
 ) -> dict[str, Any]:
     """Return a server's entry: its state, the outcome of its latest load if that is known and otherwise why it is not
     connected, and its counts if a tool is not callable.
@@ -164,7 +164,7 @@ class Discovery:
 
     def __init__(
         self,
-        inventory: Inventory,
+        inventory: GatewayInventory,
         decisions: Decisions,
         phrases: Commands,
         loads: Loads,

@@ -22,7 +22,7 @@ from callability.adapter import (
 from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
 from callability.gateway.catalog import Catalog
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import Loads
 from callability.gateway.meaning import Indexes
 from callability.gateway.observability import FileStatus, Metrics
@@ -170,7 +170,7 @@ class Gateway:
 
     def __init__(
         self,
-        inventory: Inventory,
+        inventory: GatewayInventory,
         decisions: Decisions,
         phrases: Commands,
         file_status: FileStatus,

@@ -16,7 +16,7 @@ Keys = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FactSource:
     """Who holds a fact; in a file, the keys that lead to it, and a note on what else there is to know."""
 
     holder: Holder
@@ -34,7 +34,7 @@ class HandEdit:
     """An edit of one value in a file that changes a fact: `set` it, `remove` an entry, or `add` one to a list."""
 
     verb: Literal["set", "remove", "add"]
-    source: Source
+    source: FactSource
     value: str = ""
 
     @property
@@ -54,7 +54,7 @@ class FactSources:
         self._server = known.facts.name
         self._entry = ("catalog" if self._server in config.catalog else "mcpServers", self._server)
 
-    def of(self, fact: str) -> Source:
+    def of(self, fact: str) -> FactSource:
         """Return the source of a fact that rules read."""
         match fact.partition("."):
             case ("server", _, "enabled" | "quarantined" as key):
@@ -64,15 +64,17 @@ class FactSources:
             case ("approval", _, key):
                 return self._approval(key)
             case ("server" | "tool" | "agent", _, "name"):
-                return Source("call", note="the name in the question")
+                return FactSource("call", note="the name in the question")
             case ("server" | "tool" | "agent" as subject, _, label) if label.startswith("label."):
                 return self._label(subject, label.removeprefix("label."))
             case ("annotations", _, hint):
-                return Source("listing", note=self._annotation(hint))
+                return FactSource("listing", note=self._annotation(hint))
             case ("caller", _, "refuses"):
                 refusal = self._known.facts.refusals.get(self._tool, "")
                 unlisted = _UNLISTED if self._known.by_name.get(self._tool) is None else ""
-                return Source("listing", note=refusal or unlisted or "nothing in it keeps the gateway from calling it")
+                return FactSource(
+                    "listing", note=refusal or unlisted or "nothing in it keeps the gateway from calling it"
+                )
             case _:
                 return self._find_declaration(fact)
 
@@ -91,7 +93,7 @@ class FactSources:
             return None
         return HandEdit("set", source, value) if value else HandEdit("remove", source)
 
-    def _approving(self, source: Source) -> HandEdit | None:
+    def _approving(self, source: FactSource) -> HandEdit | None:
         """Return the edit of a record that approves the tool as it is listed now."""
         fingerprint = self._known.fingerprints.get(self._tool)
         match source.keys[-1]:
@@ -102,64 +104,66 @@ class FactSources:
             case _:
                 return None
 
-    def _switch(self, key: str) -> Source:
+    def _switch(self, key: str) -> FactSource:
         config = self._known.config
         if self._entry[0] == "catalog":
-            return Source("config", self._entry, "an agent enabled the server")
+            return FactSource("config", self._entry, "an agent enabled the server")
         keys = (*self._entry, key)
         default = str(ServerConfig.model_fields[key].default).lower()
-        return Source("config", keys, "" if key in config.model_fields_set else f"not set: the default is `{default}`")
+        return FactSource(
+            "config", keys, "" if key in config.model_fields_set else f"not set: the default is `{default}`"
+        )
 
-    def _tool_lists(self) -> Source:
+    def _tool_lists(self) -> FactSource:
         config = self._known.config
         for key in ("enabled_tools", "disabled_tools"):
             names = getattr(config, key)
             if names and self._tool in names:
-                return Source("config", (*self._entry, key, names.index(self._tool)), f"it is in `{key}`")
+                return FactSource("config", (*self._entry, key, names.index(self._tool)), f"it is in `{key}`")
             if names and key == "enabled_tools":
-                return Source("config", (*self._entry, key), "it is not in `enabled_tools`")
-        return Source("config", self._entry, "it is in no tool list")
+                return FactSource("config", (*self._entry, key), "it is not in `enabled_tools`")
+        return FactSource("config", self._entry, "it is in no tool list")
 
-    def _approval(self, key: str) -> Source:
+    def _approval(self, key: str) -> FactSource:
         records = self._known.records
         if records is None:
-            return Source("approvals", note="the file cannot be read: every approval is unknown")
+            return FactSource("approvals", note="the file cannot be read: every approval is unknown")
         record = records.get(self._tool)
         if record is None:
             trust = self._known.config.trust
             counts = "approved" if trust == "auto" else "pending until it has one"
             default = "" if "trust" in self._known.config.model_fields_set else ", the default,"
             note = f"no approval record: with `trust: {trust}`{default} the tool counts as {counts}"
-            return Source("config", (*self._entry, "trust"), note)
+            return FactSource("config", (*self._entry, "trust"), note)
         at = (self._server, self._tool)
         if key == "disabled":
-            return Source("approvals", (*at, "disabled"))
+            return FactSource("approvals", (*at, "disabled"))
         return self._approval_status(at, record)
 
-    def _approval_status(self, at: Keys, record: ApprovalRecord) -> Source:
+    def _approval_status(self, at: Keys, record: ApprovalRecord) -> FactSource:
         fingerprint = self._known.fingerprints.get(self._tool)
         if record.status_of(fingerprint) != record.status and fingerprint is not None:
             note = f"the server lists the tool in another form, with the fingerprint `{fingerprint.current}`"
-            return Source("approvals", (*at, "sha256"), note)
+            return FactSource("approvals", (*at, "sha256"), note)
         if self._known.config.trust == "first_use" and record.is_open:
-            return Source("approvals", at, "the record has no `sha256`, which `trust: first_use` needs")
+            return FactSource("approvals", at, "the record has no `sha256`, which `trust: first_use` needs")
         if record.status == "approved" and not record.has_status and not record.is_pinned:
-            return Source("approvals", at, "a record without a `status` approves")
+            return FactSource("approvals", at, "a record without a `status` approves")
         # A status that a person wrote well is unknown only because of the fingerprint beside it.
         unread = record.status is None and record.has_status
-        return Source("approvals", (*at, "sha256" if unread else "status"))
+        return FactSource("approvals", (*at, "sha256" if unread else "status"))
 
-    def _label(self, subject: str, key: str) -> Source:
+    def _label(self, subject: str, key: str) -> FactSource:
         config = self._known.config
         if subject == "agent":
             if self._agent not in self._config.agents:
-                return Source("call", note="no agent of the config is named")
+                return FactSource("call", note="no agent of the config is named")
             labels, above = self._config.agents[self._agent].labels, Keys(("agents", self._agent, "labels"))
         elif subject == "server":
             labels, above = config.labels, (*self._entry, "labels")
         else:
             labels, above = config.tool_labels.get(self._tool, {}), (*self._entry, "tool_labels", self._tool)
-        return Source("config", (*above, key), "" if key in labels else "no such label")
+        return FactSource("config", (*above, key), "" if key in labels else "no such label")
 
     def _annotation(self, hint: str) -> str:
         listed = self._known.by_name.get(self._tool)
@@ -170,7 +174,7 @@ class FactSources:
             f"the server says so by `{_HINTS[hint]}`" if said else f"`{_HINTS[hint]}` is left out: the default of MCP"
         )
 
-    def _find_declaration(self, fact: str) -> Source:
+    def _find_declaration(self, fact: str) -> FactSource:
         config = self._known.config
         held: list[tuple[Any, Keys]] = [
             (config.tool_facts.get(self._tool, {}), (*self._entry, "tool_facts", self._tool)),
@@ -181,8 +185,8 @@ class FactSources:
             held.append((self._config.agents[self._agent].facts, ("agents", self._agent, "facts")))
         for facts, keys in held:
             if fact in facts:
-                return Source("config", (*keys, fact))
-        return Source("config", self._entry, "neither the server, the tool nor the agent has this fact")
+                return FactSource("config", (*keys, fact))
+        return FactSource("config", self._entry, "neither the server, the tool nor the agent has this fact")
 
 
 _UNLISTED = "not known: the definition of the tool has not been read"

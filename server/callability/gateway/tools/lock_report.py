@@ -12,11 +12,11 @@ from callability.contract.enum_words import LIFTED_BY, PATH_END, RETRY
 from callability.contract.finding import as_code, nearest
 from callability.contract.vocabulary import EDIT_LABELS
 from callability.gateway.config import Config
-from callability.gateway.inventory import Inventory, KnownServer
+from callability.gateway.inventory import GatewayInventory, KnownServer
 from callability.gateway.loading import Loads
 from callability.gateway.tools.call import ToolCalls
 from callability.gateway.tools.decisions import Commands, Decisions
-from callability.gateway.tools.fact_sources import FactSources, Source
+from callability.gateway.tools.fact_sources import FactSource, FactSources
 from callability.gateway.upstream import Upstream
 from callability.v1 import callability_service_pb2 as pb
 
@@ -31,7 +31,7 @@ class LockReports:
     def __init__(
         self,
         agent: str,
-        inventory: Inventory,
+        inventory: GatewayInventory,
         decisions: Decisions,
         calls: ToolCalls,
         phrases: Commands,
@@ -72,29 +72,31 @@ class LockReports:
         if server not in config.names:
             near = nearest(server, config.names)
             why = f"the config has no server {as_code(server)}" + (f"; did you mean {as_code(near)}?" if near else "")
-            return _unknown("no_such_server", why, Source("config", ("mcpServers",)), "add the server to the config")
+            return _unknown(
+                "no_such_server", why, FactSource("config", ("mcpServers",)), "add the server to the config"
+            )
         if not self._inventory.sees(server):
-            source = Source("config", ("agents", self._agent, "servers"))
+            source = FactSource("config", ("agents", self._agent, "servers"))
             who = f"agent {as_code(self._agent)}"
             why = f"server {as_code(server)} is out of the scope of {who}: to it, the tool does not exist"
             return _unknown("out_of_scope", why, source, f"add {as_code(server)} to the agent's `servers`")
         why = f"server {as_code(server)} is in the catalog, and nobody has enabled it"
         do = f"have the agent call `enable_server` with the id {as_code(server)}"
-        return _unknown("not_enabled", why, Source("config", ("catalog", server)), do, by="user")
+        return _unknown("not_enabled", why, FactSource("config", ("catalog", server)), do, by="user")
 
     def _not_listed(self, config: Config, known: KnownServer, tool: str) -> Report:
         """Return the report about a tool whose name is not known of its server."""
         server = known.facts.name
         if not known.connected:
             why = f"server {as_code(server)} is not connected, so that its tools are not known"
-            source = Source("config", ("catalog" if server in config.catalog else "mcpServers", server))
+            source = FactSource("config", ("catalog" if server in config.catalog else "mcpServers", server))
             return _unknown("not_connected", why, source, self._phrases.about(server)["check_server"])
         near = nearest(tool, (name for name in known.by_name if name.isascii() and name.isprintable()))
         why = f"server {as_code(server)} lists no tool {as_code(tool)}" + (
             f"; did you mean {as_code(near)}?" if near else ""
         )
         do = f"call a tool that the server lists: `callability approvals list {server}` shows them"
-        return _unknown("no_such_tool", why, Source("listing"), do, by="none")
+        return _unknown("no_such_tool", why, FactSource("listing"), do, by="none")
 
     async def _report_decision(self, config: Config, known: KnownServer, tool: str) -> Report:
         """Return the report about a tool that the policy decides."""
@@ -140,12 +142,12 @@ class LockReports:
             "status": str(outcome.status),
             "why": outcome.error,
             "do": " ".join(messages.values()),
-            "from": Source("config", (section, server)).as_json,
+            "from": FactSource("config", (section, server)).as_json,
         }
         return {"connection": state}
 
 
-def _unknown(because: str, why: str, source: Source, do: str, *, by: str = "operator") -> Report:
+def _unknown(because: str, why: str, source: FactSource, do: str, *, by: str = "operator") -> Report:
     """Return the part of a report about a tool that does not exist for the agent: no rule decided."""
     return {
         "status": UNKNOWN_TOOL,

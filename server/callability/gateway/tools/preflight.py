@@ -17,7 +17,7 @@ from callability.adapter.phrases import fill, with_declared
 from callability.adapter.rejection import unread_sentence
 from callability.contract.finding import as_code
 from callability.contract.vocabulary import MAX_BYTES, LoadStatus, ToolStatus, byte_length
-from callability.gateway.inventory import Inventory, KnownServer
+from callability.gateway.inventory import GatewayInventory, KnownServer
 from callability.gateway.loading import Loads
 from callability.gateway.tools.decisions import Commands, Decisions
 from callability.gateway.upstream import Upstream
@@ -97,7 +97,7 @@ class RequiredTools:
 class Preflight:
     """Answers for one agent: a tool out of its scope gets the answer of one that does not exist (FR-007)."""
 
-    def __init__(self, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads) -> None:
+    def __init__(self, inventory: GatewayInventory, decisions: Decisions, phrases: Commands, loads: Loads) -> None:
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases

@@ -277,7 +277,7 @@ class Connection:
         self._fail(failure)
         self._scope.cancel()
 
-    def late(self, failure: Failure) -> Failure:
+    def late_failure(self, failure: Failure) -> Failure:
         """Return why an opening failed that ran out of time: what was received may explain it better."""
         if self._child is not None and self._child.is_garbled:
             return only_garbage(failure)
@@ -479,7 +479,7 @@ class Connection:
         if self._child is not None and not self._child.is_garbled:
             words += "; `deadlines.open_seconds` sets this"
         late = Failure(words, exception="TimeoutError", kind=LoadFailure.TIMEOUT, phase=phase)
-        self.give_up(self.late(late))
+        self.give_up(self.late_failure(late))
 
     def _lose(self, failure: Failure) -> None:
         if self._is_probing and failure.kind in _ENDS:

@@ -32,7 +32,6 @@ from mcp_types import (
 from pydantic_core import from_json
 
 from callability.contract.vocabulary import LoadFailure, LoadPhase
-from callability.gateway.upstream.child import END_BYTES, LongLine
 from callability.gateway.upstream.failure import MESSAGE_BYTES, NOT_MCP, TOO_LONG, Failure, UnreadAnswer
 from callability.gateway.upstream.http_client import NOTIFICATION_SECONDS, HttpClient
 from callability.gateway.upstream.http_response import (
@@ -43,6 +42,7 @@ from callability.gateway.upstream.http_response import (
     transport_failure,
 )
 from callability.gateway.upstream.messages import EXCHANGE, MOST_UNREAD, Exchange, without_halves
+from callability.gateway.upstream.process_group import END_BYTES, LongLine
 from callability.gateway.upstream.target import HttpTarget
 from callability.process.logs import fields
 

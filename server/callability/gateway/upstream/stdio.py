@@ -35,18 +35,18 @@ from mcp_types import (
 from pydantic_core import from_json
 
 from callability.contract.vocabulary import LoadFailure, LoadPhase
-from callability.gateway.upstream.child import (
+from callability.gateway.upstream.failure import NOT_MCP, TOO_LONG, Failure, UnreadAnswer
+from callability.gateway.upstream.messages import EXCHANGE, PROBE, OutgoingMessages, without_halves
+from callability.gateway.upstream.process_group import (
     CHUNK_BYTES,
     END_BYTES,
     LAST_WORDS_SECONDS,
-    Child,
     ChildProtocol,
+    GroupLeader,
     Lines,
     LongLine,
     usual_environment,
 )
-from callability.gateway.upstream.failure import NOT_MCP, TOO_LONG, Failure, UnreadAnswer
-from callability.gateway.upstream.messages import EXCHANGE, PROBE, OutgoingMessages, without_halves
 from callability.gateway.upstream.target import Secrets, StdioTarget
 from callability.process.logs import fields
 
@@ -203,7 +203,7 @@ class StdioTransport:
             self._standard_error.release()
         self._held = None
 
-    async def _start(self) -> Child:
+    async def _start(self) -> GroupLeader:
         target = self._target
         loop = asyncio.get_running_loop()
         try:
@@ -221,9 +221,9 @@ class StdioTransport:
         except (OSError, ValueError) as error:
             self._on_end(_start_failure(target, error))
             raise
-        return Child(transport, protocol)
+        return GroupLeader(transport, protocol)
 
-    async def _follow(self, child: Child) -> None:
+    async def _follow(self, child: GroupLeader) -> None:
         try:
             secrets = Secrets.of(self._target)
             self._standard_error = StandardError(self._name, secrets, held=self._held)
@@ -250,7 +250,10 @@ class StdioTransport:
                 await arrived.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._probe, error=error)))
 
     async def _receive(
-        self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception], outgoing: OutgoingMessages
+        self,
+        child: GroupLeader,
+        arrived: MemoryObjectSendStream[SessionMessage | Exception],
+        outgoing: OutgoingMessages,
     ) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_after_exit, child, group.cancel_scope)
@@ -305,7 +308,7 @@ class StdioTransport:
 
     async def _send(
         self,
-        child: Child,
+        child: GroupLeader,
         outgoing: OutgoingMessages,
         arrived: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
@@ -314,7 +317,7 @@ class StdioTransport:
         except OSError:
             await self._end(child, arrived)
 
-    async def _end(self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _end(self, child: GroupLeader, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Report how the child ended, then let the session see it, so that a caller that wakes up finds the reason."""
         with anyio.move_on_after(LAST_WORDS_SECONDS):
             await child.exited.wait()
@@ -334,7 +337,7 @@ def _unread(line: bytes) -> JSONRPCError | None:
     return JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
-async def _cancel_after_exit(child: Child, scope: anyio.CancelScope) -> None:
+async def _cancel_after_exit(child: GroupLeader, scope: anyio.CancelScope) -> None:
     await child.exited.wait()
     await anyio.sleep(LAST_WORDS_SECONDS)
     scope.cancel()

@@ -26,9 +26,9 @@ from callability.gateway.config import CatalogEntry, ServerConfig
 from callability.gateway.config.secrets_file import read_variables
 from callability.gateway.config.variables import Unfillable, fill, unset, values
 from callability.gateway.upstream.authorization import NOWHERE, Authorization
-from callability.gateway.upstream.child import usual_environment
 from callability.gateway.upstream.failure import Failure
 from callability.gateway.upstream.login_store import StoredLogin
+from callability.gateway.upstream.process_group import usual_environment
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,9 +260,9 @@ class Upstream:
         deadline = CallDeadline(self._call_seconds, self._call_max_seconds)
         return await connection.call(tool, arguments, deadline, meta=meta, progress=progress)
 
-    def late(self, failure: Failure) -> Failure:
+    def late_failure(self, failure: Failure) -> Failure:
         """Return why an opening failed that ran out of time: what was received of it may explain it better."""
-        return failure if self._connection is None else self._connection.late(failure)
+        return failure if self._connection is None else self._connection.late_failure(failure)
 
     def give_up(self, failure: Failure) -> None:
         """End the current opening with a failure, unless a call waits for it; another one may be started."""

@@ -147,7 +147,7 @@ class ChildProtocol(SubprocessStreamProtocol):
         self.exited.set()
 
 
-class Child:
+class GroupLeader:
     """A running child, the leader of its own process group."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, protocol: ChildProtocol) -> None:
