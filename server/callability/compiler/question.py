@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from callability.compiler.names import NameClasses, name_classes, needless_patterns
 from callability.contract.finding import as_code
-from callability.contract.vocabulary import EDIT_LABELS, NO_LABEL, UNKNOWN, Action, LiftedBy, Status
+from callability.contract.vocabulary import EDIT_LABELS, UNKNOWN, Action, LiftedBy, Status
 from callability.kernel.conditions import hold
 
 BOOLEAN = ("true", "false")
@@ -110,10 +110,6 @@ class LabelFact(Fact):
     def reading(self, given: str) -> str:
         """Return the value, or unknown if it is not declared."""
         return given if given in self.values else UNKNOWN
-
-    def of_value(self, value: str) -> str:
-        """Return the reading of a label that is present: unknown if its value is the word for an absent one."""
-        return UNKNOWN if value == NO_LABEL else self.reading(value)
 
     def join(self, other: Fact) -> Fact:
         """Return the label with the values of both."""

@@ -191,11 +191,6 @@ def _remove_agent(config: Path, data: bytes, name: str, run: Run) -> tuple[bytes
     return data, True
 
 
-def _made_the_config(runs: tuple[Run, ...]) -> bool:
-    first = next((run.config for run in runs if run.config is not None), None)
-    return first is not None and not first.before
-
-
 def _had_agents(config: Path, runs: tuple[Run, ...]) -> bool:
     first = next((run.config for run in runs if run.config is not None), None)
     if first is None or not first.backup:

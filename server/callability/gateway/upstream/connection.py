@@ -39,12 +39,13 @@ from callability.gateway.upstream.failure import (
     few_of,
 )
 from callability.gateway.upstream.http_client import HttpClient
-from callability.gateway.upstream.http_response import SESSION_LOST, is_pool_full, transport_failure
+from callability.gateway.upstream.http_response import SESSION_LOST
 from callability.gateway.upstream.listing import EndlessListError, Listing, UpstreamTool, Witness, witness_nothing
 from callability.gateway.upstream.messages import EXCHANGE, PROBE, CallDeadline, Exchange, WholeResult, filter_streams
 from callability.gateway.upstream.stdio import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, Secrets, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool_call import CallReport, PassedOn, answer_failure, call_request
+from callability.gateway.upstream.transport_failure import is_pool_full, transport_failure
 from callability.process.logs import fields
 
 _SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"

@@ -30,10 +30,10 @@ from callability.gateway.upstream.http_response import (
     limit_body,
     note,
     plain_cookies,
-    transport_failure,
 )
 from callability.gateway.upstream.messages import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.target import HttpTarget
+from callability.gateway.upstream.transport_failure import transport_failure
 from callability.process.address import is_loopback
 from callability.process.logs import fields
 

@@ -38,9 +38,9 @@ from callability.gateway.upstream.failure import (
     usable_tool,
     without_deep_tools,
 )
-from callability.gateway.upstream.http_response import is_pool_full
 from callability.gateway.upstream.messages import AS_IT_CAME, EXCHANGE, Exchange, list_stand_in
 from callability.gateway.upstream.tool_call import answer_failure
+from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.process.logs import fields
 
 
