@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from callability.adapter.json_text import JsonNumber, error_result
-from callability.adapter.judgement import JudgedTool, Judgement
+from callability.adapter.judgement import JudgedTool, Judgement, ToolText
 from callability.adapter.phrases import Phrases
 from callability.contract.vocabulary import is_plain
 
@@ -162,15 +162,6 @@ INCLUDE_DISABLED_SCHEMA: Mapping[str, Any] = {
 _SHORTEST_WORD = 2
 _MOST_WORDS = 256
 """Different words of a query that are looked for in names."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolText:
-    """What the upstream server says about a tool; None if it is not known or not given."""
-
-    description: str | None = None
-    input_schema: Mapping[str, Any] | None = None
-    annotations: Mapping[str, Any] | None = None
 
 
 def found_by_name(query: str, tools: Iterable[JudgedTool]) -> tuple[JudgedTool, ...]:

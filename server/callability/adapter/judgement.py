@@ -9,16 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from callability.adapter.phrases import Phrases, fill, in_sentence, on_one_line, with_declared
 from callability.contract.enum_words import TOOL_STATUS
 from callability.contract.vocabulary import ToolStatus
 from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolsRequest, CheckToolsResponse, ToolResult
 from callability.v1.verdict_pb2 import ToolWords
-
-if TYPE_CHECKING:
-    from callability.adapter.discovery import ToolText
 
 UNEXPLAINED = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
 """The text used if a service of another version sends no words that this version knows."""
@@ -57,6 +54,15 @@ def in_scope(server: str, scope: Scope) -> bool:
 
 
 _STATUSES = TOOL_STATUS.members(ToolStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolText:
+    """What the upstream server says about a tool; None if it is not known or not given."""
+
+    description: str | None = None
+    input_schema: Mapping[str, Any] | None = None
+    annotations: Mapping[str, Any] | None = None
 
 
 class JudgedTool(NamedTuple):
