@@ -104,7 +104,7 @@ def _decided_all(request: pb.CheckToolsRequest, rules: RuleSet) -> list[Verdict]
 
 def _decided(request: pb.CheckToolRequest, rules: RuleSet) -> Verdict:
     facts = _facts(request)
-    decision = decide(rules.rules, facts)
+    decision = decide(rules.conditions, facts)
     status = rules.question.undetermined if decision.undetermined else rules.rules[decision.rule].status
     withholds = rules.question.withholds
     return (

@@ -209,7 +209,7 @@ def compared_with_the_reference(name: str, count: int) -> list[str]:
                 for axis, at, point in zip(local.axes, states, points, strict=True)
                 for fact, reading in zip(axis.facts, at[point], strict=True)
             }
-            verdict, decision = local.decide(points), decide(rules, facts)
+            verdict, decision = local.decide(points), decide(proved.rule_set.conditions, facts)
             rule = rules[decision.rule]
             status = proved.rule_set.question.undetermined if decision.undetermined else rule.status
             expected = (str(status), rule.id, decision.undetermined, bool(withholds and withholds(facts)))

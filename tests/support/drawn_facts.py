@@ -60,7 +60,7 @@ class Reference:
         self._rule_set = policy_of(name).rule_sets["callability"].rule_set
         local = read(bundle_of(name)).callability
         self.reader = FactReader(local)
-        self.later_tries = LaterTries(self._rule_set.rules, local)
+        self.later_tries = LaterTries(self._rule_set, local)
         self._verdicts: dict[tuple[str, ...], tuple[int, str, bool, bool]] = {}
         self.words = self._every_word()
 
@@ -81,7 +81,7 @@ class Reference:
 
     def _decided(self, facts: Mapping[str, str]) -> tuple[int, str, bool, bool]:
         complete = {**dict.fromkeys(self._rule_set.question.facts, UNKNOWN), **facts}
-        decision = decide(self._rule_set.rules, complete)
+        decision = decide(self._rule_set.conditions, complete)
         rule = self._rule_set.rules[decision.rule]
         status = self._rule_set.question.undetermined if decision.undetermined else rule.status
         withholds = self._rule_set.question.withholds

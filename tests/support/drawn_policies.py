@@ -9,16 +9,19 @@ from typing import cast
 
 from hypothesis import strategies as st
 
+from callability.compiler.bundle_writing import compile_rule_set
 from callability.compiler.combination_sets import Space, space_of
 from callability.compiler.confirmation import Engine, Evaluation, evaluator
 from callability.compiler.diagram import DecisionDiagram, build
 from callability.compiler.forms import Form, with_names
+from callability.compiler.policy import ProvedRuleSet
 from callability.compiler.question import BOOLEAN, DeclaredFact, LabelFact, NameFact
 from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_set import Law, Rule, RuleSet
 from callability.contract.finding import Place
 from callability.contract.vocabulary import LiftedBy
 from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not
+from callability.kernel.rule_set import RuleSet as CompiledRuleSet
 
 NOWHERE = Place("drawn.yaml")
 
@@ -137,6 +140,11 @@ def any_rule_sets(*, most: int = 5) -> st.SearchStrategy[RuleSet]:
 def diagram_of(drawn: RuleSet) -> DecisionDiagram:
     """Return the decision diagram of a rule set."""
     return build(drawn, space_of(drawn))
+
+
+def compiled_of(drawn: RuleSet) -> CompiledRuleSet:
+    """Return a rule set as a bundle of it is read."""
+    return compile_rule_set(ProvedRuleSet(drawn, diagram_of(drawn), 0))
 
 
 def evaluated(drawn: RuleSet, space: Space, *, by: Engine = Engine.REFERENCE, seconds: float = 60) -> Evaluation:

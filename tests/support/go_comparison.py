@@ -37,7 +37,7 @@ class Reference:
         self._rule_set = policy_of(name).rule_sets["callability"].rule_set
         local = read(bundle_of(name)).callability
         self._reader = FactReader(local)
-        self._later_tries = LaterTries(self._rule_set.rules, local)
+        self._later_tries = LaterTries(self._rule_set, local)
         self._known: dict[tuple[str, ...], tuple[Decision, bool]] = {}
 
     def disagrees(self, request: pb.CheckToolsRequest, response: pb.CheckToolsResponse) -> str:
@@ -57,7 +57,7 @@ class Reference:
         key = tuple(facts.values())
         if key not in self._known:
             withholds = self._rule_set.question.withholds
-            self._known[key] = decide(self._rule_set.rules, facts), bool(withholds and withholds(facts))
+            self._known[key] = decide(self._rule_set.conditions, facts), bool(withholds and withholds(facts))
         decision, withheld = self._known[key]
         rule = self._rule_set.rules[decision.rule]
         wanted = rule.id, decision.undetermined, withheld

@@ -74,7 +74,7 @@ def _check_proof(proved: ProvedRuleSet) -> None:
     """What is accepted decides as the reference does, keeps its laws, and makes nothing callable that is withheld."""
     rule_set, diagram = proved.rule_set, proved.diagram
     for facts in drawn_facts(diagram.space, 500):
-        verdict, decision = diagram.verdict(facts), decide(rule_set.rules, facts)
+        verdict, decision = diagram.verdict(facts), decide(rule_set.conditions, facts)
         assert (rule_set.rules[decision.rule].id, decision.undetermined) == (verdict.rule, verdict.undetermined)
         assert not (verdict.withhold_text and verdict.status == rule_set.question.open_status)
         for law in rule_set.laws:

@@ -13,6 +13,7 @@ from callability.bundle.v1 import bundle_pb2 as pb
 from callability.contract.vocabulary import UNKNOWN
 from callability.kernel.calls import LocalCalls
 from callability.kernel.envelope import FORMAT, MAGIC, BundleRefused
+from callability.kernel.path import explain
 from callability.kernel.policy import LocalPolicy, read
 from callability.kernel.rule_set import RuleSet
 from support.bundles import DrawnRequests
@@ -113,6 +114,6 @@ def _answers(policy: LocalPolicy) -> None:
             continue
     facts = dict.fromkeys(islice(rule_set.question.facts, 100), UNKNOWN)
     try:
-        rule_set.explain(facts)
+        explain(rule_set, facts)
     except (BundleRefused, KeyError):
         return

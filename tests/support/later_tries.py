@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from math import prod
 
+from callability.compiler.rule_set import RuleSet
 from callability.contract.vocabulary import UNKNOWN
-from callability.kernel.conditions import ExplainableRule, decide
+from callability.kernel.conditions import decide
 from callability.kernel.facts import Readings
-from callability.kernel.rule_set import RuleSet
+from callability.kernel.rule_set import RuleSet as CompiledRuleSet
 from callability.v1.verdict_pb2 import RETRY_LATER, RETRY_NEVER, ToolVerdict
 
 _MOST = 3_000
@@ -18,14 +19,12 @@ States = Sequence[tuple[Sequence[str], Sequence[tuple[str, ...]]]]
 """For each axis the names of its facts, and the states that these can have together."""
 
 
-def opens_later(
-    rules: Sequence[ExplainableRule], axes: States, facts: Mapping[str, str], stays_unknown: Collection[str]
-) -> bool:
+def opens_later(rule_set: RuleSet, axes: States, facts: Mapping[str, str], stays_unknown: Collection[str]) -> bool:
     """Return whether the tool is callable at some combination in which only facts that stay unknown are unknown."""
     names = tuple(chain.from_iterable(names for names, _ in axes))
     for states in product(*_choices(axes, facts, stays_unknown)):
-        decision = decide(rules, {**facts, **dict(zip(names, chain.from_iterable(states), strict=True))})
-        if not decision.undetermined and rules[decision.rule].status == "callable":
+        decision = decide(rule_set.conditions, {**facts, **dict(zip(names, chain.from_iterable(states), strict=True))})
+        if not decision.undetermined and rule_set.rules[decision.rule].status == "callable":
             return True
     return False
 
@@ -33,8 +32,8 @@ def opens_later(
 class LaterTries:
     """Says whether a later try may succeed, if there are few combinations to look at, and keeps what it says."""
 
-    def __init__(self, rules: Sequence[ExplainableRule], rule_set: RuleSet) -> None:
-        self._rules = rules
+    def __init__(self, written: RuleSet, rule_set: CompiledRuleSet) -> None:
+        self._written = written
         self._rule_set = rule_set
         self._axes = [
             (rule_set.facts_of_axis(number), [state for _, state in rule_set.points_of_axis(number)])
@@ -56,7 +55,7 @@ class LaterTries:
         stays = readings.stays_unknown
         if prod(map(len, _choices(self._axes, facts, stays))) > _MOST:
             return None
-        return opens_later(self._rules, self._axes, facts, stays)
+        return opens_later(self._written, self._axes, facts, stays)
 
 
 def _choices(

@@ -14,20 +14,20 @@ import typer
 from callability.cli.console import fits_terminal, write_table
 from callability.cli.options import JsonOption, PolicyArgument, PolicyOrBundleOption, condition_text, leave
 from callability.cli.policies import view_policy
+from callability.compiler.bundle_writing import compile_rule_set
 from callability.compiler.names import NAME_BYTES
 from callability.compiler.nodes import TooManyNodes
 from callability.compiler.policy import Policy
 from callability.compiler.question import NameFact, Question
 from callability.compiler.questions import CALLABILITY, QUESTIONS
-from callability.compiler.rule_set import RuleSet, Templates, Verdict, retry_of, verdict_words
+from callability.compiler.rule_set import RuleSet, Templates, Verdict, verdict_words
 from callability.compiler.sql import KEPT, TABLE, Query, SetTooLarge, SqlDialect, UnfitSqlColumn, as_sql
 from callability.compiler.table import Row, as_dot, of_diagram, of_path, of_row, of_trial, of_verdict, rows_of
 from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import Retry, Status
 from callability.kernel.conditions import SEMANTICS
-from callability.kernel.path import Path, sentences
-from callability.kernel.rule_set import Explanation
-from callability.kernel.rule_set import explain as explanation_of
+from callability.kernel.path import Explanation, Path, retry_of, sentences
+from callability.kernel.path import explain as explanation_of
 
 ANY = "-"
 """What stands for a fact that may have any value."""
@@ -274,13 +274,14 @@ def _answer(policy: Policy, question: str, texts: Iterable[str]) -> ExplainRepor
         leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
     verdict = proved.diagram.verdict(given)
     read = {fact: given[fact] for fact in proved.diagram.space.facts}
+    rules = compile_rule_set(proved)
     return ExplainReport(
         policy,
         proved.rule_set,
         verdict,
         proved.diagram.unread(verdict, given),
-        retry_of(proved.rule_set, proved.diagram, verdict, given),
-        explanation_of(proved.rule_set, proved.diagram, given),
+        retry_of(rules, rules.decide(rules.points_of(given)), given),
+        explanation_of(rules, given),
         given,
         read,
         dict(_notes(written, subject, read)),

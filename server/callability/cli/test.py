@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -15,6 +16,7 @@ import typer
 from callability.cli.options import JsonOption, PolicyArgument, leave
 from callability.cli.policies import WatchOption, watch_policy
 from callability.cli.terminal import escape, number_of
+from callability.compiler.bundle_writing import compile_rule_set
 from callability.compiler.policy import Check, ProvedRuleSet, check_source
 from callability.compiler.proof import CaseResult, Coverage, Decided, Goal, Share, coverage
 from callability.contract import finding
@@ -22,13 +24,14 @@ from callability.contract.finding import MAX_FINDINGS, Finding, Severity, as_cod
 from callability.files.policy_origin import origin_at
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
-from callability.kernel.rule_set import explain
+from callability.kernel.path import explain
+from callability.kernel.rule_set import RuleSet
 from callability.process.regular_file import OutputRefused, output_to
 
 _INDENT = " " * 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TestedRuleSet:
     """A rule set with the results of the selected tests, and their coverage."""
 
@@ -36,6 +39,11 @@ class TestedRuleSet:
     proved: ProvedRuleSet
     results: tuple[CaseResult, ...]
     coverage: Coverage
+
+    @cached_property
+    def compiled(self) -> RuleSet:
+        """The rule set as it explains its verdicts."""
+        return compile_rule_set(self.proved)
 
     @property
     def failed(self) -> tuple[CaseResult, ...]:
@@ -125,7 +133,7 @@ def failure(result: CaseResult, tested: TestedRuleSet) -> Iterator[tuple[str, st
         wanted = f"… {each.expected} …" if each.part else each.expected
         yield _with_label(each.what, f"- {wanted}"), "red"
         yield _with_label("", f"+ {each.found or '(nothing is said)'}"), "green"
-    for number, trial in enumerate(explain(tested.proved.rule_set, tested.proved.diagram, result.case.facts).trials):
+    for number, trial in enumerate(explain(tested.compiled, result.case.facts).trials):
         yield _with_label("" if number else "tried", f"{trial.rule.id} {trial.why}"), None
 
 

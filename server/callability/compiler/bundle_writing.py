@@ -19,6 +19,8 @@ from callability.files.policy_source import PolicyFile
 from callability.kernel.conditions import SEMANTICS, AllOf, AnyOf, Condition, Is, Not
 from callability.kernel.envelope import MAX_BYTES, cost_of_payload, envelop, max_cost
 from callability.kernel.policy import CheckedPolicy
+from callability.kernel.rule_set import RuleSet as CompiledRuleSet
+from callability.kernel.rule_set_reading import rule_set_of
 from callability.v1 import verdict_pb2
 
 
@@ -243,10 +245,13 @@ def rule_set_message(proved: ProvedRuleSet, confirmation_of: _ConfirmationOf = _
     return message
 
 
-def confirmed_rule_set(proved: ProvedRuleSet) -> pb.RuleSet:
-    """Return a rule set as a bundle has it, with what confirmed it when it was checked; nothing confirms it again."""
+def compile_rule_set(proved: ProvedRuleSet) -> CompiledRuleSet:
+    """Return a rule set as a bundle of it is read, with what confirmed it when it was checked.
+
+    Nothing confirms it again. Whatever explains a verdict for people does so by this, as a service does.
+    """
     confirmation = proved.confirmation or Confirmation(Engine.REFERENCE, 0, 0, proved.diagram.regions)
-    return rule_set_message(proved, lambda _: confirmation)
+    return rule_set_of(rule_set_message(proved, lambda _: confirmation))
 
 
 def _rule(rule: Rule, rule_set: RuleSet, condition: int | None, statuses: dict[str, int]) -> pb.Rule:

@@ -290,7 +290,7 @@ def evaluator(
 def _by_reference(rule_set: RuleSet, space: Space, distinct: Sequence[Combination]) -> Evaluation:
     facts = space.facts
     return Evaluation(
-        {each: decide(rule_set.rules, dict(zip(facts, each, strict=True))) for each in distinct}, "reference"
+        {each: decide(rule_set.conditions, dict(zip(facts, each, strict=True))) for each in distinct}, "reference"
     )
 
 

@@ -78,14 +78,6 @@ class DecisionDiagram:
             return ()
         return tuple(fact for fact, is_unread in self._unread[verdict.rule] if is_unread(facts))
 
-    def unread_at(self, facts: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the unknown facts that keep the verdict for some facts undetermined, in the order of the facts.
-
-        Raises:
-            KeyError: a fact that matters is missing.
-        """
-        return self.unread(self.verdict(facts), facts)
-
     @cached_property
     def _unread(self) -> Mapping[str, tuple[tuple[str, Callable[[Mapping[str, str]], bool]], ...]]:
         found = _branches(self, self.unread_nodes.inner, (False, True))
@@ -130,18 +122,6 @@ class DecisionDiagram:
         for node in self.inner:
             found.append((node.place, tuple([found[child] for child in node.children])))
         return found[self.root]
-
-    def facts_of_axis(self, number: int) -> tuple[str, ...]:
-        """Return the names of the facts of an axis, by its place among the tests."""
-        return self.axes[number].facts
-
-    def points_of_axis(self, number: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Return the points of an axis in order, each with the readings of its facts."""
-        return enumerate(point.values for point in self.axes[number].points)
-
-    def reading(self, fact: str, given: str) -> str:
-        """Return the reading of a given value of a fact."""
-        return self.space.question.facts[fact].reading(given)
 
     @cached_property
     def verdict_at(self) -> Callable[[Sequence[int]], Verdict]:

@@ -220,7 +220,7 @@ def _share(goals: Iterable[tuple[_Key, _Place]], reached: set[_Key], decided: De
 
 
 def _keys_reached(rule_set: RuleSet, facts: Mapping[str, str]) -> Iterator[_Key]:
-    decision = decide(rule_set.rules, facts)
+    decision = decide(rule_set.conditions, facts)
     for number, rule in enumerate(rule_set.rules[: decision.rule + 1]):
         for part, atom in enumerate(atoms(rule.when)):
             truth = atom.truth(facts)

@@ -9,9 +9,8 @@ from itertools import chain
 
 from callability.compiler.question import DeclaredFact, LabelFact, Placeholder, Question
 from callability.contract.finding import Finding, Place, Severity, as_code, did_you_mean, has_errors, list_names
-from callability.contract.vocabulary import Action, LiftedBy, Retry, Status
-from callability.kernel.conditions import Condition, ExplainableDiagram, facts_read
-from callability.kernel.path import opens_by_itself
+from callability.contract.vocabulary import Action, LiftedBy, Status
+from callability.kernel.conditions import Condition, facts_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,11 @@ class RuleSet:
     """Where the file declares each of its own facts."""
 
     @property
+    def conditions(self) -> tuple[Condition | None, ...]:
+        """The conditions of the rules, in order."""
+        return tuple(rule.when for rule in self.rules)
+
+    @property
     def reads(self) -> frozenset[str]:
         """Every fact that some rule or law reads: a law is about each value of its facts, whether a rule reads it or
         not.
@@ -114,16 +118,6 @@ class Verdict:
     rule: str
     undetermined: bool
     withhold_text: bool | None
-
-
-def retry_of(rule_set: RuleSet, diagram: ExplainableDiagram, verdict: Verdict, facts: Mapping[str, str]) -> Retry:
-    """Return whether trying again can help with a verdict for some facts, of which the unknown ones were not sent."""
-    question = rule_set.question
-    if verdict.undetermined and question.open_status is not None:
-        stays_unknown = {name for name, fact in question.facts.items() if fact.stays_unknown}
-        if not opens_by_itself(rule_set, diagram, facts, stays_unknown):
-            return Retry.NEVER
-    return question.status(verdict.status).retry
 
 
 _BRACES = re.compile(r"\{([^{}]*)\}|[{}]")

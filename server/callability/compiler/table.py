@@ -12,8 +12,7 @@ from callability.compiler.proof import Decided
 from callability.compiler.question import Axis, NameFact, Question
 from callability.compiler.rule_set import RuleSet, Verdict
 from callability.contract.vocabulary import LiftedBy, Retry
-from callability.kernel.path import FactChange, Path
-from callability.kernel.rule_set import Trial
+from callability.kernel.path import FactChange, Path, Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,13 @@ import sys
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from callability.compiler.bundle_writing import confirmed_rule_set, with_size
+from callability.compiler.bundle_writing import compile_rule_set, with_size
 from callability.compiler.check_worker import MAX_CPU
 from callability.compiler.policy import ProvedRuleSet, actions_of, check_source, engines
 from callability.contract.finding import Finding, Severity, count_of
 from callability.files.policy_source import PolicyFile, PolicySource
 from callability.kernel import limits
 from callability.kernel.calls import finding_message, rule_set_message
-from callability.kernel.rule_set_reading import rule_set_of
 from callability.process.child import limit_this_process
 from callability.v1 import policy_service_pb2 as pb
 
@@ -46,7 +45,7 @@ def validate(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
 
 
 def _describe(name: str, proved: ProvedRuleSet) -> pb.RuleSet:
-    return rule_set_message(name, rule_set_of(confirmed_rule_set(proved)), actions_of([proved]))
+    return rule_set_message(name, compile_rule_set(proved), actions_of([proved]))
 
 
 def _place(finding: Finding) -> Finding:

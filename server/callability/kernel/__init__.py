@@ -8,10 +8,10 @@ Its modules, bottom to top; each imports only from those above it in this list:
 - `limits`: what a request may hold, and how large it may be
 - `envelope`: a bundle as bytes: its header, its signatures, what is refused
 - `signatures`: keys, and whether a signature is valid
-- `conditions`: conditions in three-valued logic, and first match
-- `path`: what lifts a lock
+- `conditions`: conditions in three-valued logic, ways to make one false, and first match
 - `rule_set`: a compiled rule set, its facts, diagram and verdicts
 - `rule_set_reading`: reads rule sets from a bundle, or refuses it
+- `path`: why a verdict was given, and what lifts a lock
 - `facts`: the only reader of facts in requests
 - `policy`: a compiled policy
 - `results`: the words and the bytes of verdicts

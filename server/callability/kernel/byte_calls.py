@@ -21,6 +21,7 @@ from callability.kernel import limits
 from callability.kernel.envelope import invalid
 from callability.kernel.facts import FactReader, Readings
 from callability.kernel.limits import PARTS_BYTES, InvalidName, InvalidRequest
+from callability.kernel.path import remaining_path, retry_of
 from callability.kernel.policy import LocalPolicy
 from callability.kernel.results import (
     Counted,
@@ -362,7 +363,7 @@ class ByteCalls:
         key = points, readings.stays_unknown
         found = self._retries.get(key)
         if found is None:
-            found = self._rules.retry(verdict, readings.values, readings.stays_unknown)
+            found = retry_of(self._rules, verdict, readings.values, readings.stays_unknown)
             self._retries.keep(key, found)
         return found
 
@@ -371,7 +372,7 @@ class ByteCalls:
         points = self._rules.points_of(readings.values)
         reply = self._remaining.get(points)
         if reply is None:
-            path = self._rules.remaining(readings.values)
+            path = remaining_path(self._rules, readings.values)
             rest = pb.CheckToolResponse(remaining=self._messages.path(path)).SerializeToString() if path else b""
             # Parts of a message that are encoded one after the other are one message.
             reply = result.reply + rest

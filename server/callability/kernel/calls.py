@@ -16,6 +16,7 @@ from callability.kernel.byte_calls import ByteCalls, Steps
 from callability.kernel.envelope import invalid
 from callability.kernel.facts import enable_facts, load_facts
 from callability.kernel.limits import InvalidRequest
+from callability.kernel.path import Trial, explain
 from callability.kernel.policy import LocalPolicy
 from callability.kernel.results import (
     Counted,
@@ -26,7 +27,7 @@ from callability.kernel.results import (
     ToolMessages,
     gaps_of,
 )
-from callability.kernel.rule_set import Fact, RuleSet, Trial, Verdict
+from callability.kernel.rule_set import Fact, RuleSet, Verdict
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2
 from callability.v1 import policy_service_pb2 as policy_pb
@@ -190,7 +191,7 @@ class EncodedCalls:
         rules = self.policy.callability
         readings = self.tools.read(parse(pb.ExplainToolRequest, data))
         decided = pb.CheckToolResponse.FromString(self.tools.of_readings(readings).reply)
-        explanation = rules.explain(readings.values)
+        explanation = explain(rules, readings.values)
         return pb.ExplainToolResponse(
             revision=decided.revision,
             verdict=decided.verdict,

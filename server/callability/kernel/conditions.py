@@ -1,8 +1,8 @@
 """Conditions in Kleene's three-valued logic: true, false, or undetermined if an unknown fact could change them.
 
-Glob patterns over names: `*` matches any characters, and `?` any one character.
+Ways to make a condition false: the values that its facts would need.
 
-What an explanation needs to know of a rule set, wherever it comes from: a rule file or a compiled policy.
+Glob patterns over names: `*` matches any characters, and `?` any one character.
 
 The semantics of a rule set. This is the specification; the engine and the table are tested against it.
 """
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Protocol
+from functools import lru_cache, reduce
+from itertools import product
+from typing import Any
 
 from callability.contract.finding import Place
-from callability.contract.vocabulary import UNKNOWN, LiftedBy
+from callability.contract.vocabulary import UNKNOWN
 
 _WILDCARDS = frozenset("*?")
 KEPT = 4_096
@@ -145,106 +146,52 @@ def _negate(truth: Truth) -> Truth:
     return None if truth is None else not truth
 
 
-class ExplainableFact(Protocol):
-    """An input with a finite list of values."""
+MOST = 64
+"""Ways that are kept of a part of a condition: those of the least effort."""
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """Its values, in their order."""
-
-    @property
-    def open_value(self) -> str:
-        """Its default."""
-
-    @property
-    def opened_by(self) -> LiftedBy | None:
-        """Who can change it; None: nobody can."""
-
-    @property
-    def action(self) -> str:
-        """The name of the action by which it is changed; empty if there is none."""
-
-    @property
-    def opened_by_any_value(self) -> bool:
-        """Whether a path changes it to each value that helps, and not to its default alone."""
-
-    def shown(self, given: str) -> str:
-        """Return a given value as a sentence shows it."""
+Values = Mapping[str, frozenset[str]]
+"""The values that each fact can have; none: it is unknown, and makes nothing true or false."""
+Falsification = Mapping[str, frozenset[str]]
+"""For some facts, values of which any will do; any other fact may stay what it is."""
+Effort = Callable[[Falsification], Any]
+"""What says which of two ways is the better one: that of which it returns less."""
 
 
-class ExplainableRule(Protocol):
-    """A condition and the status that it gives."""
-
-    @property
-    def id(self) -> str:
-        """Its name in its rule set."""
-
-    @property
-    def when(self) -> Condition | None:
-        """Its condition; without one it always holds."""
-
-    @property
-    def status(self) -> str:
-        """Its status."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The facts that its condition reads, in the order of the text."""
+def falsifications(condition: Condition, values: Values, effort: Effort) -> list[Falsification]:
+    """Return ways to make a condition false, in Kleene's logic, the best first; none: there are no such values."""
+    return sorted(_ways(condition, values, effort, wanted=False), key=effort)
 
 
-class ExplainableQuestion(Protocol):
-    """What a rule set answers."""
-
-    @property
-    def facts(self) -> Mapping[str, ExplainableFact]:
-        """Every fact by name, in order."""
-
-    @property
-    def open_status(self) -> str | None:
-        """The status to which every other can be opened, if there is one."""
-
-    @property
-    def undetermined(self) -> str:
-        """The status of an undetermined verdict."""
-
-
-class ExplainableRuleSet(Protocol):
-    """The rules that answer a question, in order."""
-
-    @property
-    def question(self) -> ExplainableQuestion:
-        """The question."""
-
-    @property
-    def rules(self) -> Sequence[ExplainableRule]:
-        """The rules; the last has no condition."""
+def _ways(condition: Condition, values: Values, effort: Effort, *, wanted: bool) -> list[Falsification]:
+    """Return ways to give a condition the truth that is wanted."""
+    match condition:
+        case Is(fact=fact, values=named):
+            fitting = frozenset(value for value in values[fact] if holds(named, value) is wanted)
+            return [{fact: fitting}] if fitting else []
+        case Not(part=part):
+            return _ways(part, values, effort, wanted=not wanted)
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            each = [_ways(part, values, effort, wanted=wanted) for part in parts]
+            if isinstance(condition, AllOf) is not wanted:
+                return _best([way for ways in each for way in ways], effort)
+            return reduce(lambda one, other: _best(_both(one, other), effort), each)
 
 
-class ExplainableDiagram(Protocol):
-    """A decision diagram."""
+def _both(one: list[Falsification], other: list[Falsification]) -> list[Falsification]:
+    """Return ways that are one of each list at once."""
+    joined = ({fact: _common(fact, left, right) for fact in {**left, **right}} for left, right in product(one, other))
+    return [way for way in joined if all(way.values())]
 
-    @property
-    def first(self) -> Any:
-        """Its first node: a pair of the number of an axis, and for each of its points a node or a verdict.
 
-        The axes of the nodes below have higher numbers. It is a verdict if all verdicts are the same.
-        """
+def _common(fact: str, one: Falsification, other: Falsification) -> frozenset[str]:
+    if fact in one and fact in other:
+        return one[fact] & other[fact]
+    return one[fact] if fact in one else other[fact]
 
-    def facts_of_axis(self, number: int) -> Sequence[str]:
-        """Return the names of the facts of an axis."""
 
-    def points_of_axis(self, number: int) -> Iterable[tuple[int, tuple[str, ...]]]:
-        """Return the points of an axis in order, each with the readings of its facts."""
-
-    def reading(self, fact: str, given: str) -> str:
-        """Return the reading of a given value of a fact: of a name, what represents its class."""
-
-    def unread_at(self, facts: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the unknown facts that keep the verdict for some facts undetermined, in the order of the facts."""
+def _best(ways: list[Falsification], effort: Effort) -> list[Falsification]:
+    different = {frozenset(way.items()): way for way in ways}.values()
+    return list(different) if len(different) <= MOST else sorted(different, key=effort)[:MOST]
 
 
 SEMANTICS = 2
@@ -263,15 +210,15 @@ class Decision:
     undetermined: bool
 
 
-def decide(rules: Sequence[ExplainableRule], facts: Facts) -> Decision:
-    """Return the decision of the first rule that is not false: true, it gives its status; undetermined, it gives the
-    undetermined status of the question.
+def decide(conditions: Iterable[Condition | None], facts: Facts) -> Decision:
+    """Return the decision of the first rule whose condition is not false: true, it gives its status; undetermined, it
+    gives the undetermined status of the question. A rule without a condition always holds.
 
     Raises:
         LookupError: every rule is false, which a rule set whose last rule has no condition cannot be.
     """
-    for number, rule in enumerate(rules):
-        truth = rule.when.truth(facts) if rule.when else True
+    for number, condition in enumerate(conditions):
+        truth = condition.truth(facts) if condition else True
         if truth is not False:
             return Decision(number, undetermined=truth is None)
     raise LookupError("no rule decides")

@@ -1,78 +1,27 @@
-"""The path to callable: what has to change, in order, and who can change it, found by the diagram."""
+"""The path to callable: what has to change, in order, and who can change it; and why a verdict came out as it did."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import reduce
-from itertools import chain, product
+from itertools import chain
 from typing import Any
-from typing import Any as Anything
 
-from callability.contract.vocabulary import UNKNOWN
+from callability.contract.finding import list_names
+from callability.contract.vocabulary import UNKNOWN, Retry
 from callability.kernel.conditions import (
-    AllOf,
-    AnyOf,
     Condition,
     Decision,
-    ExplainableDiagram,
-    ExplainableFact,
-    ExplainableRule,
-    ExplainableRuleSet,
-    Is,
-    Not,
+    Falsification,
+    Truth,
+    Values,
     decide,
-    holds,
+    facts_read,
+    falsifications,
 )
-
-MOST = 64
-"""Ways that are kept of a part of a condition: those of the least effort."""
-
-Values = Mapping[str, frozenset[str]]
-"""The values that each fact can have; none: it is unknown, and makes nothing true or false."""
-Falsification = Mapping[str, frozenset[str]]
-"""For some facts, values of which any will do; any other fact may stay what it is."""
-Effort = Callable[[Falsification], Anything]
-"""What says which of two ways is the better one: that of which it returns less."""
-
-
-def falsifications(condition: Condition, values: Values, effort: Effort) -> list[Falsification]:
-    """Return ways to make a condition false, in Kleene's logic, the best first; none: there are no such values."""
-    return sorted(_ways(condition, values, effort, wanted=False), key=effort)
-
-
-def _ways(condition: Condition, values: Values, effort: Effort, *, wanted: bool) -> list[Falsification]:
-    """Return ways to give a condition the truth that is wanted."""
-    match condition:
-        case Is(fact=fact, values=named):
-            fitting = frozenset(value for value in values[fact] if holds(named, value) is wanted)
-            return [{fact: fitting}] if fitting else []
-        case Not(part=part):
-            return _ways(part, values, effort, wanted=not wanted)
-        case AllOf(parts=parts) | AnyOf(parts=parts):
-            each = [_ways(part, values, effort, wanted=wanted) for part in parts]
-            if isinstance(condition, AllOf) is not wanted:
-                return _best([way for ways in each for way in ways], effort)
-            return reduce(lambda one, other: _best(_both(one, other), effort), each)
-
-
-def _both(one: list[Falsification], other: list[Falsification]) -> list[Falsification]:
-    """Return ways that are one of each list at once."""
-    joined = ({fact: _common(fact, left, right) for fact in {**left, **right}} for left, right in product(one, other))
-    return [way for way in joined if all(way.values())]
-
-
-def _common(fact: str, one: Falsification, other: Falsification) -> frozenset[str]:
-    if fact in one and fact in other:
-        return one[fact] & other[fact]
-    return one[fact] if fact in one else other[fact]
-
-
-def _best(ways: list[Falsification], effort: Effort) -> list[Falsification]:
-    different = {frozenset(way.items()): way for way in ways}.values()
-    return list(different) if len(different) <= MOST else sorted(different, key=effort)[:MOST]
-
+from callability.kernel.envelope import invalid
+from callability.kernel.rule_set import Fact, Rule, RuleSet, Verdict
 
 MOST_LOOKS = 50_000
 """Children of nodes that are looked at, at most: some tens of milliseconds. Every implementation counts them alike."""
@@ -87,27 +36,39 @@ class TooManyLooks(Exception):
     """The diagram is too large to say whether changes open the status."""
 
 
-def opens_by_itself(
-    rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str], stays_unknown: Collection[str]
-) -> bool:
+def opens_by_itself(rule_set: RuleSet, facts: Mapping[str, str], stays_unknown: Collection[str]) -> bool:
     """Return whether the status can open without a change of a known fact, once unknown facts become known.
 
     Facts that stay unknown do not; the others may have any values that can occur with what is known.
     """
     readable = _unknown(facts).difference(stays_unknown)
-    return bool(readable) and _can_open(rule_set, diagram, _Moves(rule_set, diagram, facts, readable, changes=False))
+    return bool(readable) and _can_open(rule_set, _Moves(rule_set, facts, readable, changes=False))
 
 
-def opens_by_findings(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> bool:
+def retry_of(
+    rule_set: RuleSet, verdict: Verdict, facts: Mapping[str, str], stays_unknown: Collection[str] | None = None
+) -> Retry:
+    """Return whether trying again can help: with an undetermined verdict, only if it can open by itself.
+
+    Without `stays_unknown`, no unknown fact was sent.
+    """
+    if not verdict.undetermined or rule_set.question.open_status is None:
+        return verdict.status.retry
+    if stays_unknown is None:
+        stays_unknown = {fact.name for fact in rule_set.question.facts.values() if fact.stays_unknown}
+    return verdict.status.retry if opens_by_itself(rule_set, facts, stays_unknown) else Retry.NEVER
+
+
+def opens_by_findings(rule_set: RuleSet, facts: Mapping[str, str]) -> bool:
     """Return whether the status can open by some values of the unknown facts, and by changes of facts."""
-    return _can_open(rule_set, diagram, _Moves(rule_set, diagram, facts, _unknown(facts)))
+    return _can_open(rule_set, _Moves(rule_set, facts, _unknown(facts)))
 
 
-def _can_open(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, moves: _Moves) -> bool:
+def _can_open(rule_set: RuleSet, moves: _Moves) -> bool:
     opening = _opening(rule_set)
     onwards: dict[int, tuple[int, ...]] = {}
     seen: set[int] = set()
-    waiting = [diagram.first]
+    waiting = [rule_set.first]
     while waiting:
         node = waiting.pop()
         if type(node) is not tuple:
@@ -122,9 +83,7 @@ def _can_open(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, moves: 
     return False
 
 
-def fewest_changes(
-    rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str], *, reading: bool = False
-) -> dict[str, str] | None:
+def fewest_changes(rule_set: RuleSet, facts: Mapping[str, str], *, reading: bool = False) -> dict[str, str] | None:
     """Return the fewest changes that open the status, those of the first facts first; None if no changes do.
 
     With `reading`, an unknown fact counts as one that may turn out to have any of its values.
@@ -135,7 +94,7 @@ def fewest_changes(
     opening = _opening(rule_set)
     best: _Reached | None = None
     waiting: dict[int, dict[int, _Reached]] = {}
-    moves = _Moves(rule_set, diagram, facts, _unknown(facts) if reading else ())
+    moves = _Moves(rule_set, facts, _unknown(facts) if reading else ())
 
     def arrive(reached: _Reached) -> None:
         nonlocal best
@@ -147,7 +106,7 @@ def fewest_changes(
         elif not node.undetermined and node.rule in opening and (best is None or cost < best[0]):
             best = reached
 
-    arrive((0, diagram.first, None, {}))
+    arrive((0, rule_set.first, None, {}))
     looks = 0
     while waiting:
         # A node is reached from axes before its own alone, so that its cost is final.
@@ -166,7 +125,7 @@ def _unknown(facts: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name, value in facts.items() if value == UNKNOWN)
 
 
-def _opening(rule_set: ExplainableRuleSet) -> frozenset[str]:
+def _opening(rule_set: RuleSet) -> frozenset[str]:
     return frozenset(rule.id for rule in rule_set.rules if rule.status == rule_set.question.open_status)
 
 
@@ -187,15 +146,14 @@ class _Moves:
 
     def __init__(
         self,
-        rule_set: ExplainableRuleSet,
-        diagram: ExplainableDiagram,
+        rule_set: RuleSet,
         facts: Mapping[str, str],
         readable: Collection[str],
         *,
         changes: bool = True,
     ) -> None:
         self._facts = facts
-        self._diagram = diagram
+        self._rule_set = rule_set
         self._by_name = rule_set.question.facts
         self._readable = readable
         self._changes = changes
@@ -206,16 +164,16 @@ class _Moves:
     def of_axis(self, place: int) -> Iterator[_Move]:
         """Yield each state that can be reached, at its first point."""
         seen: set[tuple[str, ...]] = set()
-        names = self._diagram.facts_of_axis(place)
-        now = [self._diagram.reading(name, self._facts[name]) for name in names]
-        for point, state in self._diagram.points_of_axis(place):
+        names = self._rule_set.facts_of_axis(place)
+        now = [self._rule_set.reading(name, self._facts[name]) for name in names]
+        for point, state in self._rule_set.points_of_axis(place):
             pairs = list(zip(names, now, state, strict=True))
             if state not in seen and all(self._can_be(self._by_name[name], old, new) for name, old, new in pairs):
                 seen.add(state)
                 changes = {name: new for name, old, new in pairs if new != old}
                 yield sum(self._costs[name] for name in changes), point, changes
 
-    def _can_be(self, fact: ExplainableFact, old: str, new: str) -> bool:
+    def _can_be(self, fact: Fact, old: str, new: str) -> bool:
         if new == old:
             return True
         if UNKNOWN in {old, new}:
@@ -242,7 +200,7 @@ class FactChange:
     A label may have several, and so may an asserted fact.
     """
 
-    fact: ExplainableFact
+    fact: Fact
     value: str
     wanted_values: tuple[str, ...]
 
@@ -256,7 +214,7 @@ class FactChange:
 class Step:
     """The changes that keep one rule from deciding."""
 
-    rule: ExplainableRule
+    rule: Rule
     changes: tuple[FactChange, ...]
 
 
@@ -274,9 +232,7 @@ class Path:
         return tuple(chain.from_iterable(step.changes for step in self.steps))
 
 
-def path_to_callable(
-    rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]
-) -> Path | None:
+def path_to_callable(rule_set: RuleSet, facts: Mapping[str, str]) -> Path | None:
     """Change, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
 
     If that gets stuck, or at unknown facts of which no values help, the diagram says which changes open the status, or
@@ -285,22 +241,23 @@ def path_to_callable(
     """
     if rule_set.question.open_status is None:
         return None
-    search = _Search(rule_set, diagram, facts)
+    search = _Search(rule_set, facts)
     path = search.path()
     while path is None:
         path = search.path()
-    if path.end is not PathEnd.CALLABLE and not _leads_on(path, rule_set, diagram, facts):
-        path = _by_fewest_changes(rule_set, diagram, facts)
+    if path.end is not PathEnd.CALLABLE and not _leads_on(path, rule_set, facts):
+        path = _by_fewest_changes(rule_set, facts)
     return _with_every_value(path, rule_set, facts) if path else None
 
 
-def remaining_path(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> Path | None:
+def remaining_path(rule_set: RuleSet, facts: Mapping[str, str]) -> Path | None:
     """Return what still locks a tool once the lock that decides is lifted: the path to callable without its first step.
 
     None: nothing does, nobody can lift the lock that decides, or it is not known.
     """
-    path = path_to_callable(rule_set, diagram, facts)
-    if path is None or (not path.steps and not _Search(rule_set, diagram, facts).is_lifted_by_somebody()):
+    facts = _complete(rule_set, facts)
+    path = path_to_callable(rule_set, facts)
+    if path is None or (not path.steps and not _Search(rule_set, facts).is_lifted_by_somebody()):
         return None
     rest = replace(path, steps=path.steps[1:])
     return rest if rest.steps or rest.end is not PathEnd.CALLABLE else None
@@ -311,9 +268,8 @@ class _Search:
     search begins again without it, so that it ends.
     """
 
-    def __init__(self, rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> None:
+    def __init__(self, rule_set: RuleSet, facts: Mapping[str, str]) -> None:
         self._rule_set = rule_set
-        self._diagram = diagram
         self._facts = facts
         self._left: dict[str, frozenset[str]] = {}
 
@@ -323,10 +279,10 @@ class _Search:
         now = dict(self._facts)
         steps: list[Step] = []
         while True:
-            decision = decide(self._rule_set.rules, now)
+            decision = decide(self._rule_set.conditions, now)
             rule = self._rule_set.rules[decision.rule]
             if decision.undetermined:
-                return Path(tuple(steps), PathEnd.FIND_OUT, self._diagram.unread_at(now))
+                return Path(tuple(steps), PathEnd.FIND_OUT, self._rule_set.unread_at(now))
             if rule.status == question.open_status:
                 return Path(tuple(steps), PathEnd.CALLABLE)
             out = self._easiest_falsification(rule, now, self._values(rule, now))
@@ -343,12 +299,10 @@ class _Search:
 
     def is_lifted_by_somebody(self) -> bool:
         """Return whether changes that somebody can make keep the rule that decides from doing so."""
-        rule = self._rule_set.rules[decide(self._rule_set.rules, self._facts).rule]
+        rule = self._rule_set.rules[decide(self._rule_set.conditions, self._facts).rule]
         return self._easiest_falsification(rule, self._facts, self._values(rule, self._facts)) is not None
 
-    def _easiest_falsification(
-        self, rule: ExplainableRule, now: Mapping[str, str], values: Values
-    ) -> Falsification | None:
+    def _easiest_falsification(self, rule: Rule, now: Mapping[str, str], values: Values) -> Falsification | None:
         """Return what makes a rule false with the fewest changes, those of the first facts first."""
         order = {fact: number for number, fact in enumerate(self._rule_set.question.facts)}
 
@@ -360,12 +314,12 @@ class _Search:
 
         return next(iter(falsifications(rule.when, values, effort)), None) if rule.when else None
 
-    def _values(self, rule: ExplainableRule, now: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    def _values(self, rule: Rule, now: Mapping[str, str]) -> dict[str, frozenset[str]]:
         """Return the values that each fact of a rule can have: its own, and those that somebody can give it."""
         facts = (self._rule_set.question.facts[name] for name in rule.reads)
         return {fact.name: self._values_of(fact, now[fact.name]) for fact in facts}
 
-    def _values_of(self, fact: ExplainableFact, value: str) -> frozenset[str]:
+    def _values_of(self, fact: Fact, value: str) -> frozenset[str]:
         if value == UNKNOWN:
             return frozenset()
         if fact.opened_by is None:
@@ -375,7 +329,7 @@ class _Search:
             return unchanged | self._left.get(fact.name, frozenset(fact.values) - {self._facts[fact.name]})
         return frozenset((value, fact.open_value))
 
-    def _in_the_way(self, rule: ExplainableRule, now: Mapping[str, str]) -> tuple[str, ...]:
+    def _in_the_way(self, rule: Rule, now: Mapping[str, str]) -> tuple[str, ...]:
         """Return the unknown facts whose values, known and changed, would make a rule false."""
         values = self._values(rule, now)
         for fact in map(self._rule_set.question.facts.__getitem__, rule.reads):
@@ -385,42 +339,40 @@ class _Search:
         return tuple(fact for fact in self._rule_set.question.facts if fact in out and now[fact] == UNKNOWN)
 
 
-def _leads_on(path: Path, rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> bool:
+def _leads_on(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -> bool:
     """Return whether a path ends at facts to find out, and some values of them help."""
     after = {**facts, **{change.fact.name: change.wanted for change in path.changes}}
-    return path.end is PathEnd.FIND_OUT and opens_by_findings(rule_set, diagram, after)
+    return path.end is PathEnd.FIND_OUT and opens_by_findings(rule_set, after)
 
 
-def _changes(out: Falsification, rule_set: ExplainableRuleSet, now: Mapping[str, str]) -> Iterator[FactChange]:
+def _changes(out: Falsification, rule_set: RuleSet, now: Mapping[str, str]) -> Iterator[FactChange]:
     for fact in rule_set.question.facts.values():
         if fact.name in out and now[fact.name] not in out[fact.name]:
             yield FactChange(fact, now[fact.name], tuple(value for value in fact.values if value in out[fact.name]))
 
 
-def _by_fewest_changes(
-    rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]
-) -> Path | None:
+def _by_fewest_changes(rule_set: RuleSet, facts: Mapping[str, str]) -> Path | None:
     """Return the path of the fewest changes that open the status, what to find out for it, or that there is none."""
     try:
-        wanted = fewest_changes(rule_set, diagram, facts)
+        wanted = fewest_changes(rule_set, facts)
         if wanted is not None:
             steps = _steps(rule_set, facts, wanted)
             return Path(steps, PathEnd.CALLABLE) if steps else None
         if UNKNOWN in facts.values():
-            wanted = fewest_changes(rule_set, diagram, facts, reading=True)
+            wanted = fewest_changes(rule_set, facts, reading=True)
     except TooManyLooks:
         return None
     unknown = tuple(fact for fact in rule_set.question.facts if wanted and fact in wanted and facts[fact] == UNKNOWN)
     return Path((), PathEnd.FIND_OUT if unknown else PathEnd.POLICY_CHANGE, unknown)
 
 
-def _steps(rule_set: ExplainableRuleSet, facts: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Step, ...]:
+def _steps(rule_set: RuleSet, facts: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Step, ...]:
     """Return changes as steps, one for each rule in the way; none if they do not open the status."""
     now = dict(facts)
     left = [fact for fact in rule_set.question.facts if fact in wanted]
     steps: list[Step] = []
     while left:
-        number = decide(rule_set.rules, now).rule
+        number = decide(rule_set.conditions, now).rule
         needed = _needed_changes(rule_set, number, now, {fact: wanted[fact] for fact in left})
         if not needed:
             return ()
@@ -431,9 +383,7 @@ def _steps(rule_set: ExplainableRuleSet, facts: Mapping[str, str], wanted: Mappi
     return tuple(steps)
 
 
-def _needed_changes(
-    rule_set: ExplainableRuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str]
-) -> list[str]:
+def _needed_changes(rule_set: RuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str]) -> list[str]:
     """Return those of the changes that are left that take the decision past a rule, in order, and none to spare."""
     read = rule_set.rules[number].reads
     needed = [fact for fact in left if fact in read]
@@ -452,15 +402,15 @@ def _needed_changes(
 
 
 def _moves_on(
-    rule_set: ExplainableRuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str], changed: Iterable[str]
+    rule_set: RuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str], changed: Iterable[str]
 ) -> bool:
     """Return whether, after some changes, a later rule decides, or one that opens the status."""
-    decision = decide(rule_set.rules, {**now, **{fact: left[fact] for fact in changed}})
+    decision = decide(rule_set.conditions, {**now, **{fact: left[fact] for fact in changed}})
     opens = rule_set.rules[decision.rule].status == rule_set.question.open_status
     return not decision.undetermined and (opens or decision.rule > number)
 
 
-def _with_every_value(path: Path, rule_set: ExplainableRuleSet, facts: Mapping[str, str]) -> Path:
+def _with_every_value(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -> Path:
     """Return a path whose facts have every value with which it takes the same course to the same end.
 
     The others have their first value meanwhile, which is the one that a client may take for each of them.
@@ -489,16 +439,16 @@ def _with_every_value(path: Path, rule_set: ExplainableRuleSet, facts: Mapping[s
 
 
 def _end(
-    steps: tuple[Step, ...], wanted: Mapping[str, str], rule_set: ExplainableRuleSet, facts: Mapping[str, str]
+    steps: tuple[Step, ...], wanted: Mapping[str, str], rule_set: RuleSet, facts: Mapping[str, str]
 ) -> Decision | str | None:
     """Return what decides after the steps, or the open status; None if another rule decides before one of them."""
     now = dict(facts)
     for step in steps:
-        decision = decide(rule_set.rules, now)
+        decision = decide(rule_set.conditions, now)
         if decision.undetermined or rule_set.rules[decision.rule] is not step.rule:
             return None
         now |= {change.fact.name: wanted[change.fact.name] for change in step.changes}
-    decision = decide(rule_set.rules, now)
+    decision = decide(rule_set.conditions, now)
     status = rule_set.rules[decision.rule].status
     return status if not decision.undetermined and status == rule_set.question.open_status else decision
 
@@ -529,3 +479,73 @@ def _alternatives(values: tuple[str, ...]) -> str:
     named = values if len(values) <= MAX_LISTED else (*values[:MAX_LISTED], f"{len(values) - MAX_LISTED} more values")
     *others, last = named
     return f"{', '.join(others)} or {last}" if others else last
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One rule that was tried: the truth of its condition, the facts that it reads, and a sentence."""
+
+    rule: Rule
+    truth: Truth
+    reads: tuple[tuple[str, str], ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The rules that were tried, in order, the last of which decided; and the path to callable, if there can be one."""
+
+    trials: tuple[Trial, ...]
+    path: Path | None
+
+
+def explain(rule_set: RuleSet, facts: Mapping[str, str]) -> Explanation:
+    """Return each rule that is tried for some facts, and the path to callable if there can be one.
+
+    Raises:
+        KeyError: a fact of an axis is missing, or the facts cannot occur together.
+        BundleRefused: the rules of the bundle contradict its diagram.
+    """
+    facts = _complete(rule_set, facts)
+    trials: list[Trial] = []
+    for rule in rule_set.rules:
+        truth = rule.when.truth(facts) if rule.when else True
+        reads = tuple((fact, facts[fact]) for fact in rule.reads)
+        trials.append(Trial(rule, truth, reads, _why(rule, truth, facts, rule_set)))
+        if truth is not False:
+            break
+    if trials[-1].rule.id != rule_set.decide(rule_set.points_of(facts)).rule:
+        raise invalid("the rules of the bundle contradict its diagram")
+    return Explanation(tuple(trials), path_to_callable(rule_set, facts))
+
+
+def _complete(rule_set: RuleSet, facts: Mapping[str, str]) -> dict[str, str]:
+    return {**dict.fromkeys(rule_set.question.facts, UNKNOWN), **facts}
+
+
+def _why(rule: Rule, truth: Truth, given: Mapping[str, str], rule_set: RuleSet) -> str:
+    if rule.when is None:
+        return f"has no condition: gives `{rule.status}`"
+    facts = rule_set.question.facts
+    if truth is None:
+        unread = rule_set.unread_at(given)
+        are = "which is" if len(unread) == 1 else "which are"
+        return (
+            f"cannot be decided without {list_names(unread)}, {are} unknown: gives `{rule_set.question.undetermined}`"
+        )
+    reasons = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
+    return f"holds, since {reasons}: gives `{rule.status}`" if truth else f"does not hold, since {reasons}"
+
+
+def _reasons(condition: Condition, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return facts that a condition reads and that alone make it true or false, whatever the others are.
+
+    None of them can be spared. Where the first facts of the text are enough, it is these.
+    """
+    truth = condition.truth(given)
+    known = dict(given)
+    for fact in reversed(facts_read(condition)):
+        value, known[fact] = known[fact], UNKNOWN
+        if condition.truth(known) is not truth:
+            known[fact] = value
+    return tuple(fact for fact in facts_read(condition) if known[fact] != UNKNOWN)

@@ -1,28 +1,18 @@
-"""A rule set of a bundle: decides from points or from facts, and explains why."""
+"""A rule set of a bundle: its facts, names, rules and diagram; it decides from points or from facts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.contract.enum_words import LIFTED_BY
-from callability.contract.finding import as_code, list_names
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import UNKNOWN, LiftedBy, Retry
-from callability.kernel.conditions import (
-    Condition,
-    ExplainableDiagram,
-    ExplainableRule,
-    ExplainableRuleSet,
-    Truth,
-    facts_read,
-    is_glob,
-    matches,
-)
+from callability.kernel.conditions import Condition, facts_read, is_glob, matches
 from callability.kernel.envelope import invalid
-from callability.kernel.path import Path, opens_by_itself, path_to_callable, remaining_path
 
 
 class NameClasses:
@@ -295,70 +285,6 @@ def walk(first: Any) -> Callable[[Points], Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One rule that was tried: the truth of its condition, the facts that it reads, and a sentence."""
-
-    rule: ExplainableRule
-    truth: Truth
-    reads: tuple[tuple[str, str], ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The rules that were tried, in order, the last of which decided; and the path to callable, if there can be one."""
-
-    trials: tuple[Trial, ...]
-    path: Path | None
-
-
-def explain(rule_set: ExplainableRuleSet, diagram: ExplainableDiagram, facts: Mapping[str, str]) -> Explanation:
-    """Explain the verdict that the diagram of a rule set has for a combination of facts."""
-    trials: list[Trial] = []
-    for rule in rule_set.rules:
-        truth = rule.when.truth(facts) if rule.when else True
-        reads = tuple((fact, facts[fact]) for fact in rule.reads)
-        trials.append(Trial(rule, truth, reads, _why(rule, truth, facts, rule_set, diagram)))
-        if truth is not False:
-            break
-    return Explanation(tuple(trials), path_to_callable(rule_set, diagram, facts))
-
-
-def _why(
-    rule: ExplainableRule,
-    truth: Truth,
-    given: Mapping[str, str],
-    rule_set: ExplainableRuleSet,
-    diagram: ExplainableDiagram,
-) -> str:
-    if rule.when is None:
-        return f"has no condition: gives `{rule.status}`"
-    facts = rule_set.question.facts
-    if truth is None:
-        unread = diagram.unread_at(given)
-        are = "which is" if len(unread) == 1 else "which are"
-        return (
-            f"cannot be decided without {list_names(unread)}, {are} unknown: gives `{rule_set.question.undetermined}`"
-        )
-    reasons = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
-    return f"holds, since {reasons}: gives `{rule.status}`" if truth else f"does not hold, since {reasons}"
-
-
-def _reasons(condition: Condition, given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return facts that a condition reads and that alone make it true or false, whatever the others are.
-
-    None of them can be spared. Where the first facts of the text are enough, it is these.
-    """
-    truth = condition.truth(given)
-    known = dict(given)
-    for fact in reversed(facts_read(condition)):
-        value, known[fact] = known[fact], UNKNOWN
-        if condition.truth(known) is not truth:
-            known[fact] = value
-    return tuple(fact for fact in facts_read(condition) if known[fact] != UNKNOWN)
-
-
-@dataclass(frozen=True, slots=True)
 class Axis:
     """Facts that vary together. `points` has for their readings the number of the first point that has them."""
 
@@ -408,6 +334,11 @@ class RuleSet:
     facts: tuple[str, ...]
     unread_of_rule: Mapping[str, tuple[tuple[str, Callable[[Points], bool]], ...]]
 
+    @property
+    def conditions(self) -> tuple[Condition | None, ...]:
+        """The conditions of the rules, in order."""
+        return tuple(rule.when for rule in self.rules)
+
     def points_of(self, facts: Mapping[str, str]) -> tuple[int, ...]:
         """Return the points of some facts by name: of a name or a label, what was read is given.
 
@@ -422,12 +353,6 @@ class RuleSet:
         if not verdict.undetermined:
             return ()
         return tuple(fact for fact, is_unread in self.unread_of_rule[verdict.rule] if is_unread(points))
-
-    def retry(self, verdict: Verdict, facts: Mapping[str, str], stays_unknown: Collection[str]) -> Retry:
-        """Return whether trying again can help: with an undetermined verdict, only if it can open by itself."""
-        if verdict.undetermined and not opens_by_itself(self, self, facts, stays_unknown):
-            return Retry.NEVER
-        return verdict.status.retry
 
     def unread_at(self, facts: Mapping[str, str]) -> tuple[str, ...]:
         """Return the unknown facts that keep the verdict for some facts undetermined, in the order of the facts.
@@ -452,22 +377,3 @@ class RuleSet:
         """Return the reading of a given value of a fact: of a name, what represents its class."""
         found = self.question.facts[fact]
         return found.text(found.reading(given))
-
-    def explain(self, facts: Mapping[str, str]) -> Explanation:
-        """Return each rule that is tried for some facts, and the path to callable if there can be one.
-
-        Raises:
-            KeyError: a fact of an axis is missing, or the facts cannot occur together.
-            BundleRefused: the rules of the bundle contradict its diagram.
-        """
-        explanation = explain(self, self, self._complete(facts))
-        if explanation.trials[-1].rule.id != self.decide(self.points_of(facts)).rule:
-            raise invalid("the rules of the bundle contradict its diagram")
-        return explanation
-
-    def remaining(self, facts: Mapping[str, str]) -> Path | None:
-        """Return what still locks a tool with some facts once the lock that decides is lifted, if that is known."""
-        return remaining_path(self, self, self._complete(facts))
-
-    def _complete(self, facts: Mapping[str, str]) -> dict[str, str]:
-        return {**dict.fromkeys(self.question.facts, UNKNOWN), **facts}

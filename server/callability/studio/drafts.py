@@ -12,14 +12,14 @@ from itertools import chain
 from pathlib import Path, PurePath
 
 from callability.adapter import NEUTRAL, rejection
-from callability.compiler.bundle_writing import with_size
+from callability.compiler.bundle_writing import compile_rule_set, with_size
 from callability.compiler.confirmation import Engine, OnProgress, no_progress
 from callability.compiler.difference import NotComparable, PolicyChange, by_impact, changes_of
 from callability.compiler.policy import Check, Policy, ProvedRuleSet, check_source
 from callability.compiler.proof import MAX_LISTED
 from callability.compiler.question import Fact, Point, Question
 from callability.compiler.questions import CALLABILITY, QUESTIONS
-from callability.compiler.rule_set import RuleSet, Templates, Verdict, declared_phrases, retry_of, verdict_words
+from callability.compiler.rule_set import RuleSet, Templates, Verdict, declared_phrases, verdict_words
 from callability.compiler.table import Plain, Row, of_change, of_count, of_path, of_row, of_trial, of_verdict, rows_of
 from callability.contract.enum_words import RETRY, TOOL_STATUS
 from callability.contract.finding import Finding, Place, Severity, as_json, has_errors, in_order
@@ -27,9 +27,9 @@ from callability.contract.vocabulary import UNKNOWN, Retry
 from callability.files import document
 from callability.files.policy_source import PolicyFile, PolicySource
 from callability.kernel.path import Path as PathToCallable
-from callability.kernel.path import remaining_path, sentences
+from callability.kernel.path import explain, remaining_path, retry_of, sentences
 from callability.kernel.results import path_message
-from callability.kernel.rule_set import explain
+from callability.kernel.rule_set import RuleSet as CompiledRuleSet
 from callability.studio.policy_files import SavedFile, other_files
 from callability.v1.callability_service_pb2 import CheckToolResponse
 from callability.v1.verdict_pb2 import ToolStatus, ToolVerdict, ToolWords
@@ -217,6 +217,7 @@ class DraftAnalysis:
         self._saved_policy = PolicySource("", ())
         self._draft = Draft({}, (), None)
         self._rows: dict[str, tuple[ProvedRuleSet, tuple[Row, ...]]] = {}
+        self._compiled: dict[str, tuple[ProvedRuleSet, CompiledRuleSet]] = {}
 
     def check(self, saved: Mapping[str, str], texts: Mapping[str, str]) -> Plain:
         """Check a draft, and return its findings and proofs. Its decision diagrams are not confirmed yet."""
@@ -281,11 +282,12 @@ class DraftAnalysis:
             return result
         verdict = proved.diagram.verdict(given)
         unread = proved.diagram.unread(verdict, given)
-        retry = retry_of(proved.rule_set, proved.diagram, verdict, given)
+        rules = self._compile(question, proved)
+        retry = retry_of(rules, rules.decide(rules.points_of(given)), given)
         said = verdict_words(proved.rule_set, verdict)
-        explained = explain(proved.rule_set, proved.diagram, given)
+        explained = explain(rules, given)
         path = explained.path
-        remaining = None if verdict.undetermined else remaining_path(proved.rule_set, proved.diagram, given)
+        remaining = None if verdict.undetermined else remaining_path(rules, given)
         return result | {
             "read": proved.diagram.space.facts,
             "verdict": of_verdict(verdict, unread, retry, proved.rule_set),
@@ -333,6 +335,13 @@ class DraftAnalysis:
         kept = self._rows.get(question)
         if kept is None or kept[0] is not proved:
             kept = self._rows[question] = proved, rows_of(proved.rule_set, proved.diagram)
+        return kept[1]
+
+    def _compile(self, question: str, proved: ProvedRuleSet) -> CompiledRuleSet:
+        """Return a rule set as it explains verdicts, compiled once while it is shown."""
+        kept = self._compiled.get(question)
+        if kept is None or kept[0] is not proved:
+            kept = self._compiled[question] = proved, compile_rule_set(proved)
         return kept[1]
 
     def _row_of(self, question: str, proved: ProvedRuleSet, facts: Mapping[str, str]) -> int:

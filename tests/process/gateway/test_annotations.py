@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.compiler.bundle_writing import confirmed_rule_set
+from callability.compiler.bundle_writing import compile_rule_set
 from callability.compiler.combination_sets import Space, space_of
 from callability.compiler.confirmation import Engine
 from callability.compiler.difference import changes_of, compared_space
@@ -26,7 +26,6 @@ from callability.contract.vocabulary import UNKNOWN
 from callability.files.policy_source import policy_files
 from callability.kernel.conditions import SEMANTICS, AllOf, AnyOf, Condition, Is, Not, decide, facts_read
 from callability.kernel.facts import FactReader
-from callability.kernel.rule_set_reading import rule_set_of as compiled
 from callability.studio.drafts import possible
 from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest
@@ -181,7 +180,7 @@ def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
     """For each way to say it, and for annotations that are not known."""
     rule_set = rule_set_of(drawn)
     table = diagram_of(rule_set)
-    reader = FactReader(compiled(confirmed_rule_set(ProvedRuleSet(rule_set, table, 0))))
+    reader = FactReader(compile_rule_set(ProvedRuleSet(rule_set, table, 0)))
     server = reader.of_server(facts_pb2.ServerFacts(enabled=True, quarantined=False), "s")
     for said in (*EVERY, None):
         wire = facts_pb2.ToolFacts(config_denied=False, approval=facts_pb2.Approval())
@@ -191,7 +190,7 @@ def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
         meant = (UNKNOWN,) * 3 if said is None else _meant(said)
         open_world = UNKNOWN if said is None else "true"
         reference = CALLABILITY.open_facts | dict(zip(THREE, meant, strict=True)) | {"approval.status": "none"}
-        decision = decide(rule_set.rules, reference | {"annotations.open_world": open_world})
+        decision = decide(rule_set.conditions, reference | {"annotations.open_world": open_world})
         written = {"approval.status": "none", "annotations.open_world": open_world}
         for fact, hint in zip(THREE, said or (UNKNOWN,) * 3, strict=True):
             written |= {} if hint is None else {fact: str(hint).lower()}
@@ -216,7 +215,7 @@ def test_two_policies_that_read_different_annotations_are_compared_over_what_can
         assert tuple(facts[fact] for fact in THREE) in STATES
         statuses = []
         for each in (old, new):
-            decision = decide(each.rule_set.rules, facts)
+            decision = decide(each.rule_set.conditions, facts)
             verdict = each.diagram.verdict(facts)
             assert verdict.rule == each.rule_set.rules[decision.rule].id
             statuses.append(verdict.status)

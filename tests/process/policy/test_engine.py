@@ -33,7 +33,7 @@ def test_engine_diagram_and_reference_agree_on_every_combination(drawn: list[tup
     assert evaluation.engine.startswith("durable-rules")
     for combination in space.combinations():
         facts = space.named(combination)
-        decision = decide(rule_set.rules, facts)
+        decision = decide(rule_set.conditions, facts)
         assert evaluation.decisions[combination] == decision
         verdict = diagram.verdict(facts)
         status = CALLABILITY.undetermined if decision.undetermined else rule_set.rules[decision.rule].status

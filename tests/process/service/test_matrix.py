@@ -99,7 +99,7 @@ def test_every_combination_is_answered_on_the_wire_as_the_reference_says(channel
     for request, _ in _matrix():
         request_ = pb.ExplainToolRequest.FromString(request.SerializeToString())
         facts = {**CALLABILITY.open_facts, **calls.encoded.tools.read(request_).values}
-        decision = decide(rules, facts)
+        decision = decide(proved.rule_set.conditions, facts)
         verdict = stub.CheckTool(request).verdict
         status = CALLABILITY.undetermined if decision.undetermined else rules[decision.rule].status
         expected = (f"TOOL_STATUS_{status.upper()}", rules[decision.rule].id, decision.undetermined)

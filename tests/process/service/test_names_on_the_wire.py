@@ -82,7 +82,7 @@ def expected(policy: Path) -> dict[Case, tuple[str, bool]]:
             "tool.label.reviewed": reviewed or "none",
             "annotations.destructive": {None: UNKNOWN, "reads": "false", "": "true"}.get(destructive, str(destructive)),
         }
-        decision = decide(rule_set.rules, facts)
+        decision = decide(rule_set.conditions, facts)
         decided[case] = (rule_set.rules[decision.rule].id, decision.undetermined)
     return decided
 

@@ -9,6 +9,7 @@ import pytest
 from callability.bundle.v1 import bundle_pb2
 from callability.client import PolicyUnavailable
 from callability.kernel.envelope import BundleRefused, open_bundle
+from callability.kernel.path import explain
 from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import ToolFacts
@@ -45,7 +46,7 @@ def test_rules_that_contradict_the_diagram_are_refused_when_they_explain() -> No
     facts = {fact.name: fact.open_value for axis in rules.axes for fact in axis.facts} | {"server.label.stage": "live"}
     assert rules.decide(rules.points_of(facts)).rule == "open"
     with pytest.raises(BundleRefused, match="the rules of the bundle contradict its diagram"):
-        rules.explain(facts)
+        explain(rules, facts)
 
 
 def _without_a_point(facts: int) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from callability.compiler.bundle_writing import compile_rule_set
 from callability.compiler.difference import NotComparable, differences
 from callability.compiler.policy import Policy, load
 from callability.compiler.proof import Decided, prove
@@ -38,7 +39,7 @@ def test_a_path_names_who_changes_a_declared_fact_and_to_what(
     """The owner changes it to its default; of an asserted fact, whose default locks, to another value."""
     proved = declaring_policy(tmp_path).rule_sets["callability"]
     given = proved.rule_set.question.complete(facts)
-    path = path_to_callable(proved.rule_set, proved.diagram, given)
+    path = path_to_callable(compile_rule_set(proved), given)
     assert path is not None
     assert list(sentences(path))[: len(wanted)] == wanted
 
@@ -71,7 +72,7 @@ def _opens(rule_set: RuleSet) -> bool:
     asserted = [fact for fact in rule_set.declared_facts if fact.asserted and fact.name in space.facts]
 
     def callable_at(facts: Mapping[str, str]) -> bool:
-        decision = decide(rule_set.rules, facts)
+        decision = decide(rule_set.conditions, facts)
         return not decision.undetermined and rule_set.rules[decision.rule].status == "callable"
 
     return any(

@@ -41,7 +41,7 @@ def large(shape: str, seed: int = 1) -> tuple[RuleSet, DecisionDiagram]:
 
 def _check_decision(rule_set: RuleSet, diagram: DecisionDiagram, facts: Facts) -> None:
     """See that the diagram gives what the first rule that is not false gives, by names of facts and by points."""
-    verdict, decision = diagram.verdict(facts), decide(rule_set.rules, facts)
+    verdict, decision = diagram.verdict(facts), decide(rule_set.conditions, facts)
     rule, question = rule_set.rules[decision.rule], rule_set.question
     status = question.undetermined if decision.undetermined else rule.status
     withheld = question.withholds(facts) if question.withholds else None

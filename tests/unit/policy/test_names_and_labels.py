@@ -163,7 +163,7 @@ def test_the_table_decides_names_as_the_reference_does(
     table = diagram_of(rule_set)
     for given_facts in raw:
         facts = rule_set.question.open_facts | given_facts
-        decision, verdict = decide(rule_set.rules, facts), table.verdict(facts)
+        decision, verdict = decide(rule_set.conditions, facts), table.verdict(facts)
         assert (verdict.rule, verdict.undetermined) == (rule_set.rules[decision.rule].id, decision.undetermined)
 
 

@@ -78,7 +78,7 @@ def test_the_shipped_rules_mean_in_the_engine_what_they_mean_to_the_reference(qu
     proved = _shipped().rule_sets[question]
     rules = proved.rule_set.rules
     for combination, verdict in proved.diagram:
-        decision = decide(rules, proved.diagram.space.named(combination))
+        decision = decide(proved.rule_set.conditions, proved.diagram.space.named(combination))
         status = proved.rule_set.question.undetermined if decision.undetermined else rules[decision.rule].status
         assert (verdict.status, verdict.rule, verdict.undetermined, verdict.withhold_text) == (
             status,
@@ -94,7 +94,7 @@ def test_any_signals_are_facts_that_can_occur(signals: outcome_pb2.LoadSignals, 
     """Contradictory signals are decided too, and like the reference decides them."""
     facts = load_facts(signals, text)
     proved = _shipped().rule_sets["load_outcome"]
-    decision = decide(proved.rule_set.rules, facts)
+    decision = decide(proved.rule_set.conditions, facts)
     assert proved.diagram.verdict(facts).rule == proved.rule_set.rules[decision.rule].id
 
 
@@ -161,7 +161,7 @@ def test_any_facts_of_an_enable_can_occur(facts: outcome_pb2.EnableFacts) -> Non
     proved = _shipped().rule_sets["enable_outcome"]
     read = enable_facts(facts)
     assert ENABLE_OUTCOME.contradiction(read) is None
-    decision = decide(proved.rule_set.rules, read)
+    decision = decide(proved.rule_set.conditions, read)
     assert proved.diagram.verdict(read).rule == proved.rule_set.rules[decision.rule].id
 
 

@@ -16,11 +16,10 @@ from callability.compiler.rule_set import Rule, RuleSet
 from callability.contract.vocabulary import UNKNOWN, LiftedBy
 from callability.kernel import path
 from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not, decide, facts_read
-from callability.kernel.path import FactChange, PathEnd, Step, path_to_callable, sentences
-from callability.kernel.rule_set import explain
+from callability.kernel.path import PathEnd, Step, explain, path_to_callable, sentences
 from support.commands import callability
 from support.drawing import drawing
-from support.drawn_policies import CORE, NOWHERE, diagram_of
+from support.drawn_policies import CORE, NOWHERE, compiled_of
 from support.label_rules import RULES
 from support.policies import write_policy
 
@@ -64,10 +63,10 @@ def _after(steps: Sequence[Step], facts: Mapping[str, str], wanted: Mapping[str,
 def _leads(rule_set: RuleSet, steps: Sequence[Step], facts: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
     """Return the status after the steps; None if another rule than that of a step decides before it."""
     for number, step in enumerate(steps):
-        decision = decide(rule_set.rules, _after(steps[:number], facts, wanted))
-        if decision.undetermined or rule_set.rules[decision.rule] is not step.rule:
+        decision = decide(rule_set.conditions, _after(steps[:number], facts, wanted))
+        if decision.undetermined or rule_set.rules[decision.rule].id != step.rule.id:
             return None
-    decision = decide(rule_set.rules, _after(steps, facts, wanted))
+    decision = decide(rule_set.conditions, _after(steps, facts, wanted))
     return "disabled_unknown" if decision.undetermined else rule_set.rules[decision.rule].status
 
 
@@ -80,7 +79,7 @@ def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
     change.
     """
     rule_set, facts = _rule_set(drawn), QUESTION.open_facts | dict(drawn_facts)
-    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+    path = path_to_callable(compiled_of(rule_set), facts)
     assert path is not None
     status = _leads(rule_set, path.steps, facts, {})
     assert status is not None
@@ -90,7 +89,7 @@ def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
     for change in path.changes:
         assert facts[change.fact.name] == change.value not in {UNKNOWN, *change.wanted_values}
         for value in set(change.fact.values) - {change.value}:
-            if path.end is PathEnd.CALLABLE and isinstance(change.fact, LabelFact):
+            if path.end is PathEnd.CALLABLE and change.fact.opened_by_any_value:
                 does = _leads(rule_set, path.steps, facts, {change.fact.name: value}) == "callable"
                 assert does is (value in change.wanted_values)
     for number, step in enumerate(path.steps):
@@ -98,11 +97,11 @@ def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
             others = [change for change in step.changes if change is not spared]
             without = _after([*path.steps[:number], Step(step.rule, tuple(others))], facts, {})
             number_then, undetermined = _decided(rule_set, without)
-            assert undetermined or number_then <= rule_set.rules.index(step.rule)
+            assert undetermined or number_then <= [rule.id for rule in rule_set.rules].index(step.rule.id)
 
 
 def _decided(rule_set: RuleSet, facts: Mapping[str, str]) -> tuple[int, bool]:
-    decision = decide(rule_set.rules, facts)
+    decision = decide(rule_set.conditions, facts)
     return decision.rule, decision.undetermined
 
 
@@ -127,7 +126,7 @@ def _choices(fact: Fact, value: str, *, read: bool) -> Iterator[str]:
 
 
 def _some_open(rule_set: RuleSet, facts: Mapping[str, str], *, read: bool) -> bool:
-    decisions = (decide(rule_set.rules, each) for each in _changed(rule_set, facts, read=read))
+    decisions = (decide(rule_set.conditions, each) for each in _changed(rule_set, facts, read=read))
     return any(not each.undetermined and rule_set.rules[each.rule].status == "callable" for each in decisions)
 
 
@@ -141,7 +140,7 @@ def test_a_path_leads_to_callable_if_and_only_if_some_changes_do(
     rule_set, facts = _rule_set([*drawn, *_ENDS]), QUESTION.open_facts | known
     if QUESTION.contradiction(facts) is not None:
         return
-    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+    path = path_to_callable(compiled_of(rule_set), facts)
     assert path is not None
     assert (path.end is PathEnd.CALLABLE) is _some_open(rule_set, facts, read=False)
     if path.end is not PathEnd.CALLABLE:
@@ -155,7 +154,7 @@ def test_only_a_change_of_the_policy_helps_if_no_change_does_whatever_an_unknown
 ) -> None:
     """What is to be found out otherwise are facts that are unknown, and some values of them help."""
     rule_set, facts = _rule_set([*drawn, *_ENDS]), QUESTION.open_facts | dict(drawn_facts)
-    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+    path = path_to_callable(compiled_of(rule_set), facts)
     assert path is not None
     if path.end is PathEnd.POLICY_CHANGE:
         assert (path.steps, path.find_out) == ((), ())
@@ -176,7 +175,7 @@ def test_the_reasons_of_a_truth_are_enough_and_none_can_be_spared(
     truth = condition.truth(facts)
     if truth is None:
         return
-    why = explain(rule_set, diagram_of(rule_set), facts).trials[0].why
+    why = explain(compiled_of(rule_set), facts).trials[0].why
     reasons = [fact for fact in facts_read(condition) if f"`{fact}` is " in why]
     assert reasons
     for left_out in (None, *reasons):
@@ -187,7 +186,7 @@ def test_the_reasons_of_a_truth_are_enough_and_none_can_be_spared(
 def _path_of(*drawn: tuple[Condition, str], **labels: str) -> tuple[str, ...]:
     """Return the sentences of a path, for the values of labels by their keys."""
     given_labels = {STAGE.name: labels.get("stage", "none"), KIND.name: labels.get("kind", "none")}
-    path = path_to_callable(_rule_set(drawn), diagram_of(_rule_set(drawn)), QUESTION.open_facts | given_labels)
+    path = path_to_callable(compiled_of(_rule_set(drawn)), QUESTION.open_facts | given_labels)
     assert path is not None
     return sentences(path)
 
@@ -209,7 +208,7 @@ def test_nothing_is_to_be_found_out_if_no_value_of_it_helps() -> None:
     facts = QUESTION.open_facts | {"server.enabled": UNKNOWN}
     for rules, end in (((disabled,), PathEnd.FIND_OUT), ((disabled, locked), PathEnd.POLICY_CHANGE)):
         rule_set = _rule_set(rules)
-        path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+        path = path_to_callable(compiled_of(rule_set), facts)
         assert path is not None
         assert (path.steps, path.end) == ((), end)
 
@@ -228,7 +227,7 @@ def test_nothing_is_claimed_if_the_diagram_is_too_large_to_say(monkeypatch: pyte
     monkeypatch.setattr(path, "MOST_LOOKS", 1)
     shut = (Is(STAGE.name, frozenset(STAGE.values)), "disabled_by_config")
     rule_set = _rule_set([shut])
-    assert path_to_callable(rule_set, diagram_of(rule_set), QUESTION.open_facts) is None
+    assert path_to_callable(compiled_of(rule_set), QUESTION.open_facts) is None
     assert _path_of((Is(STAGE.name, frozenset({"trial"})), "disabled_by_config"), stage="trial")[-1] == (
         "then it is callable"
     )
@@ -242,7 +241,7 @@ def test_many_labels_in_one_rule_are_no_problem() -> None:
     rules = (Rule("all", when, "disabled_by_config", NOWHERE), Rule("last", None, "callable", NOWHERE))
     rule_set = RuleSet(question, rules, {})
     facts = question.open_facts | {label.name: "on" for label in labels}
-    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+    path = path_to_callable(compiled_of(rule_set), facts)
     assert path is not None
     assert (len(path.changes), path.end) == (60, PathEnd.CALLABLE)
 
@@ -260,4 +259,3 @@ def test_labels_belong_to_the_operator() -> None:
     """And the action that changes them is the operator's."""
     action = next(action for action in CALLABILITY.actions if action.name == STAGE.action)
     assert (STAGE.opened_by, action.owner, action.labels) == (LiftedBy.OPERATOR, LiftedBy.OPERATOR, True)
-    assert FactChange(STAGE, "trial", ("none", "live")).wanted == "none"

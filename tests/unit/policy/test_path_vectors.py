@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 
+from callability.compiler.bundle_writing import compile_rule_set
 from callability.kernel.calls import LocalCalls
 from callability.kernel.path import path_to_callable
 from callability.kernel.policy import read
@@ -38,7 +39,7 @@ def test_a_path_is_that_of_its_vector(vector: dict[str, Any]) -> None:
     ] == vector["steps"]
     proved = path_policy(vector["policy"]).rule_sets["callability"]
     facts = proved.rule_set.question.open_facts | {each.fact: each.value for each in reply.facts}
-    path = path_to_callable(proved.rule_set, proved.diagram, facts)
+    path = path_to_callable(compile_rule_set(proved), facts)
     assert path is not None
     assert (path.end, list(path.find_out)) == (vector["end"], vector["find_out"])
     assert [(step.rule.id, [each.wanted_values for each in step.changes]) for step in path.steps] == [

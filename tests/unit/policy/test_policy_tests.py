@@ -107,14 +107,14 @@ def test_what_is_missed_can_be_reached_and_its_witness_reaches_it(drawn: RuleSet
     opened = drawn.question.open_facts
     after = coverage(drawn, decided, [*tested, *(opened | dict(goal.witness) for goal in missed)])
     assert (after.percent, after.rules.goals) == (100, before.rules.goals)
-    reached = {drawn.rules[decide(drawn.rules, facts).rule].id for facts in tested}
+    reached = {drawn.rules[decide(drawn.conditions, facts).rule].id for facts in tested}
     assert {goal.rule for goal in before.rules.missed}.isdisjoint(
         rule for rule in reached if any(table.verdict(facts).rule == rule for facts in tested if _certain(drawn, facts))
     )
 
 
 def _certain(drawn: RuleSet, facts: dict[str, str]) -> bool:
-    return not decide(drawn.rules, facts).undetermined
+    return not decide(drawn.conditions, facts).undetermined
 
 
 def test_a_failure_says_what_differs_and_how_the_verdict_came_about(tmp_path: Path) -> None:

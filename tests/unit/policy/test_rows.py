@@ -195,7 +195,7 @@ def test_the_simplest_combination_of_a_set_has_as_many_facts_at_their_default_as
 
 
 def _status(drawn: RuleSet, facts: Mapping[str, str]) -> str:
-    decision = decide(drawn.rules, facts)
+    decision = decide(drawn.conditions, facts)
     return "disabled_unknown" if decision.undetermined else drawn.rules[decision.rule].status
 
 

@@ -10,12 +10,11 @@ from callability.compiler.rule_set import Rule
 from callability.contract.vocabulary import UNKNOWN
 from callability.kernel.conditions import AllOf, AnyOf, Condition, Decision, Is, Not, decide
 from callability.kernel.path import PathEnd, path_to_callable
-from support.drawn_policies import NOWHERE, diagram_of, rule_set_of
+from support.drawn_policies import NOWHERE, compiled_of, rule_set_of
 
 
 def _one(condition: Condition, **facts: str) -> Decision:
-    rules = (Rule("one", condition, "callable", NOWHERE), Rule("last", None, "callable", NOWHERE))
-    return decide(rules, {name.replace("_", "."): value for name, value in facts.items()})
+    return decide((condition, None), {name.replace("_", "."): value for name, value in facts.items()})
 
 
 A_TRUE, B_TRUE = Is("a", frozenset({"true"})), Is("b", frozenset({"true"}))
@@ -23,9 +22,8 @@ A_TRUE, B_TRUE = Is("a", frozenset({"true"})), Is("b", frozenset({"true"}))
 
 def test_a_rule_below_the_first_match_never_matters() -> None:
     """First match."""
-    for status in CALLABILITY.statuses:
-        rules = (Rule("one", A_TRUE, "callable", NOWHERE), Rule("two", None, status, NOWHERE))
-        assert decide(rules, {"a": "true"}) == Decision(0, undetermined=False)
+    for below in (None, A_TRUE, Not(A_TRUE), B_TRUE):
+        assert decide((A_TRUE, below), {"a": "true", "b": UNKNOWN}) == Decision(0, undetermined=False)
 
 
 def test_a_rule_that_is_reached_and_rests_on_an_unknown_fact_is_undetermined() -> None:
@@ -52,7 +50,7 @@ def test_an_unknown_part_matters_only_where_the_others_leave_it_open(condition: 
 def test_no_rule_that_holds_is_an_error_and_not_an_answer() -> None:
     """A rule set that could fall through does not load; the reference reports it anyway."""
     with pytest.raises(LookupError):
-        decide((Rule("one", A_TRUE, "callable", NOWHERE),), {"a": "false"})
+        decide((A_TRUE,), {"a": "false"})
 
 
 def test_a_condition_that_multiplies_out_is_refused() -> None:
@@ -69,7 +67,7 @@ def test_a_path_says_what_to_find_out_where_a_known_fact_alone_does_not_open() -
     when = AnyOf((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     rule_set = rule_set_of([(when, "server_disabled")])
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": UNKNOWN}
-    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+    path = path_to_callable(compiled_of(rule_set), facts)
     assert path is not None
     assert (path.steps, path.end, path.find_out) == ((), PathEnd.FIND_OUT, ("tool.config_denied",))
 
@@ -79,7 +77,7 @@ def test_a_path_opens_no_more_than_it_needs() -> None:
     when = AllOf((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": "true"}
     rule_set = rule_set_of([(when, "server_disabled")])
-    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+    path = path_to_callable(compiled_of(rule_set), facts)
     assert path is not None
     assert [[change.fact.name for change in step.changes] for step in path.steps] == [["server.enabled"]]
     assert path.end is PathEnd.CALLABLE

@@ -14,12 +14,21 @@ from callability.compiler.combination_sets import CombinationSets, Space
 from callability.compiler.diagram import UnreadSets
 from callability.compiler.question import BOOLEAN, Axis, Fact, LabelFact, Point, Question, axis_of, facts_by_name
 from callability.compiler.questions import CALLABILITY, LOAD_OUTCOME
-from callability.compiler.rule_set import Rule, RuleSet, retry_of
+from callability.compiler.rule_set import Rule, RuleSet
 from callability.contract.vocabulary import UNKNOWN, Retry
 from callability.kernel.conditions import AllOf, AnyOf, Condition, Is, Not, facts_read
-from callability.kernel.path import opens_by_itself
+from callability.kernel.path import opens_by_itself, retry_of
 from support.drawing import drawing
-from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, any_rule_sets, conditions, diagram_of, drawn_facts
+from support.drawn_policies import (
+    CORE,
+    CORE_SPACE,
+    NOWHERE,
+    any_rule_sets,
+    compiled_of,
+    conditions,
+    diagram_of,
+    drawn_facts,
+)
 from support.later_tries import opens_later
 
 _JOINT = ("j", "k", "l")
@@ -232,7 +241,7 @@ def test_a_later_try_can_succeed_if_and_only_if_some_combination_is_callable(
     for facts in drawn_facts(diagram.space, 60):
         verdict = diagram.verdict(facts)
         if verdict.undetermined:
-            assert opens_by_itself(drawn, diagram, facts, stays) is opens_later(drawn.rules, axes, facts, stays)
+            assert opens_by_itself(compiled_of(drawn), facts, stays) is opens_later(drawn, axes, facts, stays)
 
 
 _LABEL = LabelFact("server.label.environment", ("none", "production"), "none")
@@ -261,8 +270,8 @@ def test_a_fact_that_stays_unknown_prevents_a_later_try_only_if_the_others_do_no
     question = CALLABILITY.having((_LABEL,))
     rules = (Rule("lock", _LOCKS[lock], "disabled_by_config", NOWHERE), Rule("open", None, "callable", NOWHERE))
     rule_set = RuleSet(question, rules, {})
-    diagram, complete = diagram_of(rule_set), question.open_facts | dict(facts)
-    assert retry_of(rule_set, diagram, diagram.verdict(complete), complete) is expected
+    compiled, complete = compiled_of(rule_set), question.open_facts | dict(facts)
+    assert retry_of(compiled, compiled.decide(compiled.points_of(complete)), complete) is expected
 
 
 @drawing(40)
