@@ -83,6 +83,47 @@ async def test_no_agent_can_use_or_end_the_session_of_another(tmp_path: Path) ->
             assert (await initialized(client, url, **_of("a"))).status_code == 429
 
 
+async def test_a_client_without_a_token_that_leaves_sessions_behind_locks_no_other_out(tmp_path: Path) -> None:
+    """At the limit, the session ends that was unused for longest: not one in use, nor one that is listened on."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 4})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client, AsyncExitStack() as stack:
+            listened = await _streaming(client, url, stack)
+            used, *left = [(await initialized(client, url)).headers["mcp-session-id"] for _ in range(3)]
+            for _ in range(5):
+                assert (await client.post(url, **legacy("tools/call", LIST, used))).status_code == 200
+                newest = await initialized(client, url)
+                assert newest.status_code == 200
+            sessions = (listened, used, newest.headers["mcp-session-id"], *left)
+            answers = [await client.post(url, **legacy("tools/call", LIST, it)) for it in sessions]
+    assert [answer.status_code for answer in answers] == [200] * 3 + [404] * 2
+    assert (tmp_path / "gateway.log").read_text().count("the one that was unused for longest ends") == 1
+
+
+async def test_clients_without_a_token_that_only_listen_make_room_too(tmp_path: Path) -> None:
+    """Otherwise as many open streams as there may be sessions would lock every other client out."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 2})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client, AsyncExitStack() as stack:
+            first, second = [await _streaming(client, url, stack) for _ in range(2)]
+            third = (await initialized(client, url)).headers["mcp-session-id"]
+            answers = [await client.post(url, **legacy("tools/call", LIST, it)) for it in (first, second, third)]
+    assert [answer.status_code for answer in answers] == [404, 200, 200]
+
+
+async def test_an_address_with_many_sessions_makes_room_for_the_others(tmp_path: Path) -> None:
+    """However old the only session of another address is."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 3})
+    with http_gateway(config) as url:
+        other = httpx2.AsyncHTTPTransport(local_address="127.0.0.2")
+        async with httpx2.AsyncClient(timeout=120) as many, httpx2.AsyncClient(timeout=120, transport=other) as one:
+            only = (await initialized(one, url)).headers["mcp-session-id"]
+            assert {answer.status_code for answer in await _opened(many, url, 2)} == {200}
+            for _ in range(5):
+                assert (await initialized(many, url)).status_code == 200
+            assert (await one.post(url, **legacy("tools/call", LIST, only))).status_code == 200
+
+
 async def test_the_limit_of_all_sessions_together_is_the_gateways_own(tmp_path: Path) -> None:
     """Without tokens, all clients are one agent; the answer differs from that for an agent's own limit."""
     config = write_config(tmp_path, {}, http={"sessions_per_agent": 5, "sessions": 2})
@@ -96,9 +137,11 @@ async def test_the_limit_of_all_sessions_together_is_the_gateways_own(tmp_path: 
 
 async def test_a_session_that_is_not_used_ends_and_one_with_an_open_stream_stays(tmp_path: Path) -> None:
     """Its place is free again, and its id is unknown."""
-    config = write_config(tmp_path, {}, http={"sessions_per_agent": 2, "session_idle_seconds": 0.5})
+    config = write_config(
+        tmp_path, {}, agents=agents_of({"a": []}), http={"sessions_per_agent": 2, "session_idle_seconds": 0.5}
+    )
     with http_gateway(config) as url:
-        async with httpx2.AsyncClient(timeout=120) as client, AsyncExitStack() as stack:
+        async with httpx2.AsyncClient(timeout=120, headers=_of("a")) as client, AsyncExitStack() as stack:
             kept = await _streaming(client, url, stack)
             unused = (await initialized(client, url)).headers["mcp-session-id"]
             while (answer := await initialized(client, url)).status_code == 429:
@@ -140,7 +183,7 @@ async def _streaming(client: httpx2.AsyncClient, url: str, stack: AsyncExitStack
 
 async def test_a_request_that_opens_no_session_takes_no_place(tmp_path: Path) -> None:
     """Whatever is wrong with the request."""
-    config = write_config(tmp_path, {}, http={"sessions_per_agent": 1})
+    config = write_config(tmp_path, {}, agents=agents_of({"a": []}), http={"sessions_per_agent": 1})
     wrong: list[dict[str, Any]] = [
         {"json": INITIALIZE, "headers": {"Accept": "text/html"}},
         {"json": {**INITIALIZE, "method": "tools/list"}, "headers": ACCEPT},
@@ -148,7 +191,7 @@ async def test_a_request_that_opens_no_session_takes_no_place(tmp_path: Path) ->
         {"json": [INITIALIZE], "headers": ACCEPT},
     ]
     with http_gateway(config) as url:
-        async with httpx2.AsyncClient(timeout=120) as client:
+        async with httpx2.AsyncClient(timeout=120, headers=_of("a")) as client:
             for request in wrong:
                 answer = await client.post(url, **request)
                 assert "error" in answer.text, request
@@ -158,9 +201,11 @@ async def test_a_request_that_opens_no_session_takes_no_place(tmp_path: Path) ->
 
 async def test_a_request_that_has_no_session_ends_none_that_it_names(tmp_path: Path) -> None:
     """MCP 2026-07-28 answers an unknown method with 404, which in a session says that the session is unknown."""
-    config = write_config(tmp_path, {}, http={"sessions_per_agent": 1, "session_idle_seconds": 0.5})
+    config = write_config(
+        tmp_path, {}, agents=agents_of({"a": []}), http={"sessions_per_agent": 1, "session_idle_seconds": 0.5}
+    )
     with http_gateway(config) as url:
-        async with httpx2.AsyncClient(timeout=120) as client:
+        async with httpx2.AsyncClient(timeout=120, headers=_of("a")) as client:
             session = (await initialized(client, url)).headers["mcp-session-id"]
             odd = await client.post(url, **modern("no/such/method", {}, **{"Mcp-Session-Id": session}))
             assert odd.status_code == 404
@@ -197,11 +242,11 @@ async def test_an_open_session_is_notified_however_many_others_have_ended(
 
 async def test_limits_are_edited_while_the_gateway_runs(tmp_path: Path) -> None:
     """For sessions that are opened later."""
-    config = write_config(tmp_path, {}, http={"sessions_per_agent": 1})
+    config = write_config(tmp_path, {}, agents=agents_of({"a": []}), http={"sessions_per_agent": 1})
     with http_gateway(config) as url:
-        async with httpx2.AsyncClient(timeout=120) as client:
+        async with httpx2.AsyncClient(timeout=120, headers=_of("a")) as client:
             assert [answer.status_code for answer in await _opened(client, url, 1)] == [200]
-            write_config(tmp_path, {}, http={"sessions_per_agent": 2})
+            write_config(tmp_path, {}, agents=agents_of({"a": []}), http={"sessions_per_agent": 2})
             while (await initialized(client, url)).status_code == 429:
                 pass
             assert [answer.status_code for answer in await _opened(client, url, 1)] == [429]
@@ -209,12 +254,16 @@ async def test_limits_are_edited_while_the_gateway_runs(tmp_path: Path) -> None:
 
 async def test_an_edit_of_the_idle_time_counts_for_sessions_that_are_already_idle(tmp_path: Path) -> None:
     """Otherwise the places of the agents that filled them would stay taken for as long as the old file said."""
-    config = write_config(tmp_path, {}, http={"sessions_per_agent": 1, "session_idle_seconds": 86_000})
+    config = write_config(
+        tmp_path, {}, agents=agents_of({"a": []}), http={"sessions_per_agent": 1, "session_idle_seconds": 86_000}
+    )
     with http_gateway(config) as url:
-        async with httpx2.AsyncClient(timeout=120) as client:
+        async with httpx2.AsyncClient(timeout=120, headers=_of("a")) as client:
             idle = (await initialized(client, url)).headers["mcp-session-id"]
             assert (await initialized(client, url)).status_code == 429
-            write_config(tmp_path, {}, http={"sessions_per_agent": 1, "session_idle_seconds": 0.1})
+            write_config(
+                tmp_path, {}, agents=agents_of({"a": []}), http={"sessions_per_agent": 1, "session_idle_seconds": 0.1}
+            )
             async with asyncio.timeout(SECONDS):
                 while (await initialized(client, url)).status_code == 429:
                     pass

@@ -493,8 +493,8 @@ class HttpConfig(_Model):
 
     sessions_per_agent: Sessions = Field(
         default=100,
-        description="Sessions that one agent may have open, 1 to 10,000. Clients without a token count as one agent."
-        " MCP 2026-07-28 has no sessions.",
+        description="Sessions that one agent may have open, 1 to 10,000. Clients without a token count as one agent, of"
+        " which the session that was unused for longest ends at the limit. MCP 2026-07-28 has no sessions.",
     )
     sessions: Sessions = Field(
         default=2_000, description="Sessions that all agents together may have open, 1 to 10,000."

@@ -149,7 +149,7 @@ class HttpRequests:
                 self._ids.pop((session, _agent(scope)), None)
 
     async def _opening(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        async with self.sessions.opening(_agent(scope)) as opened:
+        async with self.sessions.opening(_agent(scope), _address(scope)) as opened:
             answer.on_start = lambda status, headers: (
                 opened(headers[SESSION], scope) if status < 400 and SESSION in headers else None
             )
@@ -159,7 +159,7 @@ class HttpRequests:
         headers, agent = Headers(scope=scope), _agent(scope)
         # The library ignores the id of a request without a session, and its answer says nothing about the session.
         session = headers.get(SESSION, "") if _has_sessions(headers) else ""
-        async with self.sessions.using(session, agent):
+        async with self.sessions.using(session, agent, is_stream=scope["method"] == "GET"):
             await self._application(scope, receive, answer.send)
         if answer.status == HTTPStatus.NOT_FOUND or (scope["method"] == "DELETE" and answer.status == HTTPStatus.OK):
             self.sessions.forget(session, agent)
@@ -185,7 +185,7 @@ class _Answer:
         self._send = send
         self._abort: Callable[[], object] = scope.get(ABORT, lambda: None)
         self._agent = _agent(scope)
-        self._address = str((scope.get("client") or ("",))[0])
+        self._address = _address(scope)
         self._agents = agents
         self._whole = False
         self._is_stream = False
@@ -296,6 +296,11 @@ def _without_replay(scope: Scope) -> Scope:
 def _agent(scope: Scope) -> str:
     user = scope.get("user")
     return user.display_name if isinstance(user, BaseUser) else ""
+
+
+def _address(scope: Scope) -> str:
+    """Return the address of the client of a request."""
+    return str((scope.get("client") or ("",))[0])
 
 
 def _opens_session(scope: Scope, body: bytes) -> bool:

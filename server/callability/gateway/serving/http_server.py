@@ -50,7 +50,8 @@ class HttpApplication:
 
     def __init__(self, router: AgentRouter, hosts: Sequence[str], scheme: str) -> None:
         self._router = router
-        # `HttpRequests` limits the number of sessions, how long they last and the size of a request.
+        # `HttpRequests` limits the number of sessions and how long they last: the library does not report that a
+        # session has ended, by which those of an agent are counted, and an edit reaches no session that is open.
         self._library = StreamableHTTPSessionManager(
             mcp_server(router),
             security_settings=_known_hosts(hosts, scheme),

@@ -140,14 +140,33 @@ class TooManySessions(Exception):
         self.status = status
 
 
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A limit of the config that is reached; its text says whose, and how many sessions are open."""
+
+    key: str
+    who: str
+    most: int
+    status: HTTPStatus
+
+    def __str__(self) -> str:
+        return f"{self.who} {self.most:,} session{'s' if self.most > 1 else ''} open, which is the limit"
+
+
 @dataclass(slots=True)
 class _Session:
     agent: str
+    address: str
+    """The address of the client that opened it."""
     ending: Scope
     """The request that ends the session."""
     requests: int = 0
+    streams: int = 0
+    """How many of its requests are open streams, on which no answer is waited for."""
     idle_since: float = 0.0
     """The event loop's time at which its last request ended."""
+    used_at: float = 0.0
+    """The event loop's time at which its last request other than a stream ended."""
     expiry: asyncio.TimerHandle | None = None
 
 
@@ -173,19 +192,23 @@ class HttpSessions:
         return dict(self._open)
 
     @asynccontextmanager
-    async def opening(self, agent: str) -> AsyncIterator[Callable[[str, Scope], None]]:
+    async def opening(self, agent: str, address: str) -> AsyncIterator[Callable[[str, Scope], None]]:
         """Reserve a place for a session of an agent, and yield what takes the id of the session once it is open.
+
+        Clients without a token are one agent, and none of them may lock the others out: at the limit, a session of the
+        address that has most of them ends, the one that was unused for longest.
 
         Raises:
             TooManySessions: there is no place.
         """
-        self._check(agent)
+        while (full := self._limit_reached(agent)) and not (not agent and self._make_room(address, full)):
+            raise self._refusal(agent, full)
         self._open[agent] += 1
         opened: list[str] = []
 
         def note(session: str, scope: Scope) -> None:
             opened.append(session)
-            self._sessions[session] = _Session(agent, _ending(session, scope), requests=1)
+            self._sessions[session] = _Session(agent, address, _ending(session, scope), requests=1)
 
         try:
             yield note
@@ -196,20 +219,22 @@ class HttpSessions:
                 self._leave(agent)
 
     @asynccontextmanager
-    async def using(self, session: str, agent: str) -> AsyncIterator[None]:
+    async def using(self, session: str, agent: str, *, is_stream: bool = False) -> AsyncIterator[None]:
         """Keep a session from expiring; an agent cannot use a session of another."""
         known = self._sessions.get(session)
         if known is None or known.agent != agent:
             yield
             return
         known.requests += 1
+        known.streams += is_stream
         if known.expiry is not None:
             known.expiry.cancel()
             known.expiry = None
         try:
             yield
         finally:
-            self._release(session)
+            known.streams -= is_stream
+            self._release(session, is_stream=is_stream)
 
     def forget(self, session: str, agent: str) -> None:
         """Forget a session that the library no longer knows."""
@@ -238,34 +263,48 @@ class HttpSessions:
         await asyncio.gather(*self._tasks)
         await self._end(list(self._sessions))
 
-    def _check(self, agent: str) -> None:
-        limits, all_agents = self._limits(), self._open.total()
+    def _limit_reached(self, agent: str) -> _Limit | None:
+        """Return the limit at which an agent can open no session; None if it can."""
+        limits = self._limits()
         if self._open[agent] >= limits.sessions_per_agent:
             who = f"agent `{agent}` has" if agent else "clients without a token have"
-            most, key, status = limits.sessions_per_agent, "sessions_per_agent", HTTPStatus.TOO_MANY_REQUESTS
-        elif all_agents >= limits.sessions:
-            who, most, key, status = (
-                "all agents together have",
-                limits.sessions,
-                "sessions",
-                HTTPStatus.SERVICE_UNAVAILABLE,
-            )
-        else:
-            return
-        fact = f"{who} {most:,} session{'s' if most > 1 else ''} open, which is the limit"
-        if happened := self._refusals.due(f"{key} {agent}"):
-            _logger.warning("%s `http.%s` (refused since the last such line: %d)", fact, key, happened)
-        raise TooManySessions(
-            f"No session was opened: {fact}. End one by DELETE with its Mcp-Session-Id, or wait: a session without a"
-            f" request ends after {limits.session_idle_seconds:g} s. MCP 2026-07-28 needs no session.",
-            status,
+            return _Limit("sessions_per_agent", who, limits.sessions_per_agent, HTTPStatus.TOO_MANY_REQUESTS)
+        if self._open.total() >= limits.sessions:
+            return _Limit("sessions", "all agents together have", limits.sessions, HTTPStatus.SERVICE_UNAVAILABLE)
+        return None
+
+    def _refusal(self, agent: str, full: _Limit) -> TooManySessions:
+        """Log that no session is opened, and return the error that says so."""
+        if happened := self._refusals.due(f"{full.key} {agent}"):
+            _logger.warning("%s `http.%s` (refused since the last such line: %d)", full, full.key, happened)
+        return TooManySessions(
+            f"No session was opened: {full}. End one by DELETE with its Mcp-Session-Id, or wait: a session without a"
+            f" request ends after {self._limits().session_idle_seconds:g} s. MCP 2026-07-28 needs no session.",
+            full.status,
         )
 
-    def _release(self, session: str) -> None:
+    def _make_room(self, address: str, full: _Limit) -> bool:
+        """End a session that was opened without a token and answers nothing; return False if there is none."""
+        without_token = [(session, it) for session, it in self._sessions.items() if not it.agent]
+        unused = [(session, it) for session, it in without_token if it.requests == it.streams]
+        if not unused:
+            return False
+        sizes = Counter([address, *(it.address for _, it in without_token)])
+        session, known = min(unused, key=lambda each: (-sizes[each[1].address], each[1].streams, each[1].used_at))
+        if happened := self._refusals.due("unused"):
+            words = "%s `http.%s`: the one that was unused for longest ends (ended since the last such line: %d)"
+            _logger.warning(words, full, full.key, happened)
+        self._forget(session)
+        self._begin(self._end_in_library(known))
+        return True
+
+    def _release(self, session: str, *, is_stream: bool = False) -> None:
         known = self._sessions.get(session)
         if known is None:
             return
         known.requests -= 1
+        if not is_stream:
+            known.used_at = asyncio.get_running_loop().time()
         if known.requests:
             return
         if self._stopping:
@@ -291,9 +330,12 @@ class HttpSessions:
         for session in sessions:
             known = self._forget(session)
             if known is not None:
-                await self._application(known.ending, _no_body, _nobody)
-                # Calls in flight get a turn.
-                await asyncio.sleep(0)
+                await self._end_in_library(known)
+
+    async def _end_in_library(self, known: _Session) -> None:
+        await self._application(known.ending, _no_body, _nobody)
+        # Calls in flight get a turn.
+        await asyncio.sleep(0)
 
     def _forget(self, session: str) -> _Session | None:
         known = self._sessions.pop(session, None)
