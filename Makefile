@@ -175,7 +175,7 @@ go-vuln: $(VENV)/go/installed ## Look for known vulnerabilities that the code of
 # Interesting inputs are large, and to make each smaller would take most of the time.
 GO_FUZZ ?= 10000000x
 go-fuzz: ## Fuzz the reader of bundles in Go, by ten million executions; `GO_FUZZ=10m` is for ten minutes.
-	cd clients/go && go test -run '^$$' -fuzz FuzzReadPolicy -fuzztime $(GO_FUZZ) -fuzzminimizetime 10x -timeout 0
+	cd clients/go && go test -run '^$$' -fuzz FuzzReadPolicy -fuzztime $(GO_FUZZ) -fuzzminimizetime 10x -timeout 0 ./callability
 
 # `make go-path NEW=example.com/org/repo/clients/go` moves the Go modules: run it once, before the first release. Generated
 # code holds the path with its length, so it is generated again.
