@@ -9,9 +9,8 @@ import (
 
 	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/mark3labs"
+	"github.com/callability/callability/clients/go/shipped"
 )
-
-// This file is all that the proxy knows of callability.
 
 // A guard decides what agents see and call.
 type guard struct {
@@ -19,6 +18,10 @@ type guard struct {
 	inventory callability.Inventory
 	policy    func() *callability.Policy
 	scope     callability.Scope
+}
+
+func newGuard(stored *store) *guard {
+	return &guard{store: stored, policy: shipped.Policy, scope: callability.AllServers()}
 }
 
 // agent is the one that the proxy serves: over stdio, it is known and has no name.
@@ -30,11 +33,11 @@ func (g *guard) sync() error {
 	g.store.each(func(server string, record serverRecord, tools []toolRecord) {
 		var entries []callability.ToolEntry
 		for _, tool := range tools {
-			entries = append(entries, callability.ToolEntry{Name: tool.Name, Facts: factsOf(tool)})
+			entries = append(entries, callability.ToolEntry{
+				Name: tool.Name, Facts: factsOf(tool), Text: callability.ToolText{Description: &tool.Description}})
 		}
 		wrong = append(wrong, g.inventory.PutServer(server, callability.ServerFacts{
-			Enabled: callability.Known(record.Enabled), Quarantined: callability.Known(record.Quarantined),
-			Labels: callability.NoLabels(),
+			Enabled: callability.Known(record.Enabled), Quarantined: callability.Known(record.Quarantined), Labels: callability.NoLabels(),
 		}), g.inventory.Replace(server, entries))
 	})
 	return errors.Join(wrong...)
@@ -57,10 +60,10 @@ func factsOf(tool toolRecord) callability.ToolFacts {
 	return facts
 }
 
-// text is what the storage has of a tool that may be shown.
-func (g *guard) text(name string) (callability.ToolText, bool) {
-	record, known := g.store.tool(name)
-	return callability.ToolText{Description: &record.Description}, known
+// discovery defines the tool that finds tools.
+func (g *guard) discovery() mcp.Tool {
+	description := "Find tools by what they do. " + callability.IncludeDisabledSentence
+	return mcp.NewToolWithRawSchema("retrieve_tools", description, g.inventory.Adapter.DiscoverySchema())
 }
 
 // discover answers with the proxy's own compact entries.
@@ -81,7 +84,7 @@ func (g *guard) discover(_ context.Context, request mcp.CallToolRequest) (*mcp.C
 	found := answer{Tools: g.entries(names[:min(len(names), arguments.Limit)])}
 	found.Total = len(found.Tools)
 	locked := judgement.Locked(callability.Discovery{
-		Query: arguments.Query, Limit: arguments.Limit, FoundLocked: g.store.search(arguments.Query, judgement.LockedNames()), Text: g.text,
+		Query: arguments.Query, Limit: arguments.Limit, FoundLocked: g.store.search(arguments.Query, judgement.LockedNames()),
 	})
 	switch {
 	case arguments.IncludeDisabled && locked.Total > 0:

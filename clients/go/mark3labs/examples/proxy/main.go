@@ -1,5 +1,5 @@
 // Proxy is an MCP proxy on github.com/mark3labs/mcp-go with a storage, a search and an answer of its own, which lists the
-// tools of its servers directly too. What it knows of callability is in callability.go.
+// tools of its servers directly too. All that it knows of callability is in callability.go.
 //
 //	go run . command of a server
 package main
@@ -13,9 +13,6 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
-
-	"github.com/callability/callability/clients/go/callability"
-	"github.com/callability/callability/clients/go/shipped"
 )
 
 // An answer is that of the discovery tool.
@@ -51,8 +48,7 @@ func newServer(g *guard, call upstream) *server.MCPServer {
 		}
 		return listed
 	}))
-	serving.AddTool(mcp.NewToolWithRawSchema("retrieve_tools",
-		"Find tools by what they do. "+callability.IncludeDisabledSentence, g.inventory.Adapter.DiscoverySchema()), g.discover)
+	serving.AddTool(g.discovery(), g.discover)
 	guarded := func(ctx context.Context, name string, arguments any) (*mcp.CallToolResult, error) {
 		if rejection := g.decide(name); rejection != nil {
 			return rejection, nil
@@ -100,7 +96,7 @@ func main() {
 		}
 		stored.putTool(toolRecord{Server: "server", Name: tool.Name, Description: tool.Description, Schema: schema})
 	}
-	g := &guard{store: stored, policy: shipped.Policy, scope: callability.AllServers()}
+	g := newGuard(stored)
 	if err := g.sync(); err != nil {
 		log.Print(err)
 	}
