@@ -19,7 +19,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test pythons rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-api go-vuln go-fuzz go-path client docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test pythons rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-api go-vuln go-releases go-fuzz go-path client docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -171,6 +171,12 @@ GO_VULN ?=
 go-vuln: $(VENV)/go/installed ## Look for known vulnerabilities that the code of the Go modules reaches.
 	for module in clients/go clients/go/remote clients/go/mcpgo clients/go/mark3labs examples/go; do \
 	  (cd $$module && $(CURDIR)/$(VENV)/go/govulncheck $(if $(GO_VULN),-db $(GO_VULN)) ./...) || exit 1; done
+
+# A release that is not on this machine is fetched by the go command, through its proxy.
+GO_RELEASES ?= go1.26.8 go1.27.0
+go-releases: ## Run the tests of the Go modules with the last two releases of Go.
+	for release in $(GO_RELEASES); do for module in clients/go clients/go/remote clients/go/mcpgo clients/go/mark3labs; do \
+	  echo "$$release, $$module" && (cd $$module && GOTOOLCHAIN=$$release go test ./...) || exit 1; done; done
 
 # Interesting inputs are large, and to make each smaller would take most of the time.
 GO_FUZZ ?= 10000000x
