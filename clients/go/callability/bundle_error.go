@@ -8,16 +8,26 @@ import (
 
 // The reasons for which a bundle is refused, one for each error code of docs/bundle.md. Compare with errors.Is.
 var (
-	ErrTooLarge             = errors.New(refused + "too-large")
-	ErrNotABundle           = errors.New(refused + "not-a-bundle")
-	ErrDamaged              = errors.New(refused + "damaged")
-	ErrUnsupportedFormat    = errors.New(refused + "unsupported-format")
-	ErrNotSigned            = errors.New(refused + "not-signed")
-	ErrUnknownKey           = errors.New(refused + "unknown-key")
-	ErrBadSignature         = errors.New(refused + "bad-signature")
+	// ErrTooLarge: it has more than MaxBundleBytes.
+	ErrTooLarge = errors.New(refused + "too-large")
+	// ErrNotABundle: it does not begin as a bundle does.
+	ErrNotABundle = errors.New(refused + "not-a-bundle")
+	// ErrDamaged: its envelope is not well-formed, or its digest is not that of its payload.
+	ErrDamaged = errors.New(refused + "damaged")
+	// ErrUnsupportedFormat: its envelope has the format of another version.
+	ErrUnsupportedFormat = errors.New(refused + "unsupported-format")
+	// ErrNotSigned: TrustKeys demands a signature, and there is none.
+	ErrNotSigned = errors.New(refused + "not-signed")
+	// ErrUnknownKey: no signature is by a key of TrustKeys.
+	ErrUnknownKey = errors.New(refused + "unknown-key")
+	// ErrBadSignature: no signature by a key of TrustKeys is valid.
+	ErrBadSignature = errors.New(refused + "bad-signature")
+	// ErrUnsupportedSemantics: its facts and rules mean what another version of this package implements; see Semantics.
 	ErrUnsupportedSemantics = errors.New(refused + "unsupported-semantics")
-	ErrOlderSequence        = errors.New(refused + "older-sequence")
-	ErrInvalid              = errors.New(refused + "invalid")
+	// ErrOlderSequence: its sequence number is lower than NotBefore demands, or than that of the policy in effect.
+	ErrOlderSequence = errors.New(refused + "older-sequence")
+	// ErrInvalid: its content contradicts itself.
+	ErrInvalid = errors.New(refused + "invalid")
 )
 
 const refused = "callability: bundle refused: "

@@ -85,7 +85,7 @@ func (p *passing) needed(left []int32) []int32 {
 	return needed
 }
 
-// movesOn says whether, after some changes, a later rule decides, or one that opens the status.
+// movesOn reports whether, after some changes, a later rule decides, or one that opens the status.
 func (p *passing) movesOn(changed []int32) bool {
 	number, undetermined := p.set.decided(p.after(changed))
 	return !undetermined && (number > p.rule || p.set.rules[number].status == p.set.open)

@@ -8,9 +8,9 @@ type Truth uint8
 // The values of a condition. The numbers are those of the contract.
 const (
 	TruthUnspecified Truth = iota
-	Holds
-	DoesNotHold
-	Undetermined
+	TruthHolds
+	TruthDoesNotHold
+	TruthUndetermined
 )
 
 var truthNames = [...]string{"unspecified", "true", "false", "undetermined"}
@@ -19,10 +19,10 @@ func (t Truth) String() string { return nameIn(truthNames[:], int(t)) }
 
 func (t Truth) negated() Truth {
 	switch t {
-	case Holds:
-		return DoesNotHold
-	case DoesNotHold:
-		return Holds
+	case TruthHolds:
+		return TruthDoesNotHold
+	case TruthDoesNotHold:
+		return TruthHolds
 	}
 	return t
 }
@@ -31,7 +31,7 @@ func (t Truth) negated() Truth {
 // over them is enough, however deep they nest.
 func (s *ruleSet) truth(condition int32, readings []int32) Truth {
 	if condition == absent {
-		return Holds
+		return TruthHolds
 	}
 	first := s.firstPart(condition)
 	values := make([]Truth, condition-first+1)
@@ -56,33 +56,33 @@ func (s *ruleSet) firstPart(condition int32) int32 {
 func (s *ruleSet) partTruth(p *part, readings []int32, values []Truth, first int32) Truth {
 	inner := func(number int32) Truth {
 		if number < first {
-			return Undetermined
+			return TruthUndetermined
 		}
 		return values[number-first]
 	}
 	switch p.kind {
 	case conditionFactIs:
 		if int(readings[p.fact]) >= len(s.facts[p.fact].values) {
-			return Undetermined
+			return TruthUndetermined
 		}
 		if slices.Contains(p.readings, readings[p.fact]) {
-			return Holds
+			return TruthHolds
 		}
-		return DoesNotHold
+		return TruthDoesNotHold
 	case conditionNot:
 		return inner(p.parts[0]).negated()
 	}
-	deciding := DoesNotHold
+	deciding := TruthDoesNotHold
 	if p.kind == conditionAny {
-		deciding = Holds
+		deciding = TruthHolds
 	}
 	found := deciding.negated()
 	for _, number := range p.parts {
 		switch inner(number) {
 		case deciding:
 			return deciding
-		case Undetermined:
-			found = Undetermined
+		case TruthUndetermined:
+			found = TruthUndetermined
 		}
 	}
 	return found
@@ -111,8 +111,8 @@ func (s *ruleSet) factsRead(condition int32) []int32 {
 // decided returns the rule that is reached at some readings, and whether it is undetermined: the semantics of a rule set.
 func (s *ruleSet) decided(readings []int32) (rule int32, undetermined bool) {
 	for number := range s.rules {
-		if truth := s.truth(s.rules[number].condition, readings); truth != DoesNotHold {
-			return int32(number), truth == Undetermined
+		if truth := s.truth(s.rules[number].condition, readings); truth != TruthDoesNotHold {
+			return int32(number), truth == TruthUndetermined
 		}
 	}
 	return int32(len(s.rules) - 1), false

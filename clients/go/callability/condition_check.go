@@ -5,7 +5,7 @@ import "fmt"
 // maxDepth is how deep the parts of a condition may nest.
 const maxDepth = 128
 
-// checkParts says whether the parts are trees: each belongs to one part, rule or law, and to none that comes before it.
+// checkParts reports whether the parts are trees: each belongs to one part, rule or law, and to none that comes before it.
 func (s *ruleSet) checkParts() error {
 	owned, depths := make([]bool, len(s.parts)), make([]int, len(s.parts))
 	for number := range s.parts {

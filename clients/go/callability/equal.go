@@ -5,7 +5,7 @@ import (
 	"maps"
 )
 
-// equal says whether facts are the same: nil labels are unknown, and so no others.
+// equal reports whether facts are the same: nil labels are unknown, and so no others.
 func (f ServerFacts) equal(other ServerFacts) bool {
 	return f.Enabled == other.Enabled && f.Quarantined == other.Quarantined && equalMaps(f.Labels, other.Labels) &&
 		equalMaps(f.Declared, other.Declared)

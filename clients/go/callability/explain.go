@@ -115,7 +115,7 @@ func (e *explained) trials() []Trial {
 			trial.Reads = append(trial.Reads, e.value(fact))
 		}
 		trial.Why = e.why(rule, trial.Truth)
-		if found = append(found, trial); trial.Truth != DoesNotHold {
+		if found = append(found, trial); trial.Truth != TruthDoesNotHold {
 			break
 		}
 	}
@@ -127,7 +127,7 @@ func (e *explained) why(rule *rule, truth Truth) string {
 	switch {
 	case rule.condition == absent:
 		return fmt.Sprintf("has no condition: gives `%s`", status)
-	case truth == Undetermined:
+	case truth == TruthUndetermined:
 		unread := e.policy.unreadAt(e.set, e.readings)
 		are := "which are"
 		if len(unread) == 1 {
@@ -145,7 +145,7 @@ func (e *explained) why(rule *rule, truth Truth) string {
 		reasons = append(reasons, fmt.Sprintf("`%s` is %s", value.Fact, value.Value))
 	}
 	since := strings.Join(reasons, " and ")
-	if truth == Holds {
+	if truth == TruthHolds {
 		return fmt.Sprintf("holds, since %s: gives `%s`", since, status)
 	}
 	return "does not hold, since " + since

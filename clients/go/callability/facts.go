@@ -9,12 +9,13 @@ import (
 // A Bool is true, false or unknown, which is its zero value: a fact that nobody set locks.
 type Bool uint8
 
-// The values of a Bool. Neither is for a record of an approval: it was read, and is neither true nor false, so that it is
-// unknown until a person corrects it.
+// The values of a Bool.
 const (
 	Unknown Bool = iota
 	False
 	True
+	// Neither is for a record of an approval: it was read, and is neither true nor false, so that it is unknown until a person
+	// corrects it.
 	Neither
 )
 
@@ -73,12 +74,15 @@ type Annotations struct {
 // ApprovalStatus is the status in an approval record. The zero value was not read, and is unknown.
 type ApprovalStatus uint8
 
-// The statuses of an approval record. ApprovalOther was read and is none of them: it is unknown until a person corrects it.
+// The statuses of an approval record.
 const (
 	ApprovalUnknown ApprovalStatus = iota
 	ApprovalApproved
+	// ApprovalPending: nobody has reviewed the tool yet.
 	ApprovalPending
+	// ApprovalChanged: the tool has changed since it was approved.
 	ApprovalChanged
+	// ApprovalOther was read and is none of these: it is unknown until a person corrects it.
 	ApprovalOther
 )
 
@@ -103,7 +107,7 @@ func Record(disabled Bool, status ApprovalStatus) Approval {
 	return Approval{approvalRecord, disabled, status}
 }
 
-// Read says whether the approval could be read, and whether there is a record.
+// Read reports whether the approval could be read, and whether there is a record.
 func (a Approval) Read() (readable, record bool) {
 	return a.kind != approvalUnreadable, a.kind == approvalRecord
 }

@@ -141,7 +141,7 @@ func (j *Judgement) Duplicates() []string {
 	return slices.Compact(slices.Sorted(slices.Values(j.duplicates)))
 }
 
-// Callable says whether a tool is callable, by its qualified name. A tool that is not in the judgement is not.
+// Callable reports whether a tool is callable, by its qualified name. A tool that is not in the judgement is not.
 func (j *Judgement) Callable(name string) bool {
 	tool := j.tool(name)
 	return tool != nil && tool.status == StatusCallable
@@ -155,7 +155,7 @@ func (j *Judgement) Split(name string) (server, tool string, found bool) {
 	return "", "", false
 }
 
-// Searchable says whether the text of a tool may be indexed and shown to the agent.
+// Searchable reports whether the text of a tool may be indexed and shown to the agent.
 func (j *Judgement) Searchable(name string) bool {
 	tool := j.tool(name)
 	return tool != nil && !tool.withheld
@@ -169,7 +169,8 @@ func (j *Judgement) Status(name string) Status {
 	return StatusUnspecified
 }
 
-// Text is what the upstream said about a tool when it was judged, by its qualified name; false if no text was known. It must not be shown unless Searchable says so.
+// Text is what the upstream said about a tool when it was judged, by its qualified name; false if no text was known. It must
+// not be shown unless Searchable reports true.
 func (j *Judgement) Text(name string) (ToolText, bool) {
 	if tool := j.tool(name); tool != nil && tool.text != nil {
 		return *tool.text, true

@@ -204,7 +204,7 @@ func (k *keptJudgements) acquire(key judgementKey, since uint64) (found *keptJud
 	return found, nil
 }
 
-// release keeps a judgement, nil if there is none, and says whether it is the first by its policy.
+// release keeps a judgement, nil if there is none, and reports whether it is the first by its policy.
 func (k *keptJudgements) release(key judgementKey, after *keptJudgement, maxBytes int) (isFirst bool) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()

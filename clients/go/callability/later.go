@@ -15,7 +15,7 @@ type laterTries struct {
 	kept  map[string]bool
 }
 
-// opens says whether the tool of an undetermined verdict can become callable without a change of a known fact.
+// opens reports whether the tool of an undetermined verdict can become callable without a change of a known fact.
 func (l *laterTries) opens(v Verdict) bool {
 	key := v.laterKey()
 	l.mutex.Lock()
@@ -79,7 +79,7 @@ func (v Verdict) stays(place int32) bool {
 	return slices.Contains(v.tool.stays, place) || slices.Contains(v.agent.stays, place)
 }
 
-// canOpen says whether the diagram leads to a verdict that opens the status by some of the points of each axis.
+// canOpen reports whether the diagram leads to a verdict that opens the status by some of the points of each axis.
 func (p *Policy) canOpen(points func(axis int32) []int32) bool {
 	set := p.tools()
 	onwards := make([][]int32, len(set.axes))

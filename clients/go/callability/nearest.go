@@ -126,7 +126,7 @@ func (s *changeSearch) moves(place int) []axisMove {
 	return found
 }
 
-// canBe says whether a fact can get another reading than it has.
+// canBe reports whether a fact can get another reading than it has.
 func (s *changeSearch) canBe(place, reading int32) bool {
 	fact := &s.set.facts[place]
 	unknown := int32(len(fact.values))

@@ -9,12 +9,15 @@ import (
 // A PathEnd says what a path leads to. Its numbers are those of the contract.
 type PathEnd uint8
 
-// After the steps of a path, the tool is callable, or a fact has to be found out; or only a change of the policy helps.
+// What is reached after the steps of a path.
 const (
 	// PathEndUnspecified says nothing: the diagram is too large to say whether there is a path.
 	PathEndUnspecified PathEnd = iota
+	// PathEndCallable: the tool is callable.
 	PathEndCallable
+	// PathEndPolicyChange: only a change of the policy helps.
 	PathEndPolicyChange
+	// PathEndFindOut: a fact has to be found out.
 	PathEndFindOut
 )
 
@@ -77,7 +80,7 @@ func (e *explained) path() Path {
 	}
 }
 
-// leadsOn says whether, after the steps of a path, some values of the unknown facts help.
+// leadsOn reports whether, after the steps of a path, some values of the unknown facts help.
 func (e *explained) leadsOn(path *Path) bool {
 	after := *e
 	after.readings = slices.Clone(e.readings)
@@ -139,7 +142,7 @@ func (s *pathSearch) path() (Path, bool) {
 	}
 }
 
-// ruleOut takes away values of facts that would be changed a second time, and says whether there are any.
+// ruleOut takes away values of facts that would be changed a second time, and reports whether there are any.
 func (s *pathSearch) ruleOut(out way, now []int32) bool {
 	again := false
 	for fact, wanted := range out {
@@ -244,7 +247,7 @@ type ending struct {
 	open         bool
 }
 
-// collect finds the values that lead to an end, and says whether it has taken an earlier value than the one that was wanted.
+// collect finds the values that lead to an end, and reports whether it has taken an earlier value than the wanted one.
 func (s *pathSearch) collect(path *Path, wanted map[int32]int32, end ending) bool {
 	for number := range path.Steps {
 		changes := path.Steps[number].Changes

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// matches says whether a pattern matches the whole of a name: `*` any characters, `?` any one, case-sensitively.
+// matches reports whether a pattern matches the whole of a name: `*` any characters, `?` any one, case-sensitively.
 // The time that it takes grows with the product of both lengths at most.
 func matches(pattern, name string) bool {
 	at, in := 0, 0

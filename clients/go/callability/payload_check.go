@@ -77,7 +77,7 @@ func (s *ruleSet) check() error {
 	return nil
 }
 
-// within says whether a place lies in a list of some length.
+// within reports whether a place lies in a list of some length.
 func within(what string, place int32, length int) error {
 	if place < 0 || int(place) >= length {
 		return fmt.Errorf("found %s %d, wanted less than %d", what, place, length)

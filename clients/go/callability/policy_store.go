@@ -71,7 +71,7 @@ func (s *PolicyStore) refused(err error) {
 
 // Watch puts the bundle of a file into effect now and whenever the file changes, until the context ends, and returns its
 // error. A file that is refused, or cannot be read, changes nothing; Hooks say why, once for each change. Replace the file
-// by renaming another one, so that no half of it is ever read. At start, ReplaceFile says whether there is a policy.
+// by renaming another one, so that no half of it is ever read. At start, ReplaceFile reports whether there is a policy.
 func (s *PolicyStore) Watch(ctx context.Context, path string) error {
 	ticker := time.NewTicker(cmp.Or(s.Interval, defaultInterval))
 	defer ticker.Stop()

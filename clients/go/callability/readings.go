@@ -24,7 +24,7 @@ func (f *fact) reading(agent *Agent, tool *Tool) int32 {
 	return f.textReading(fieldText(f.name, tool))
 }
 
-// staysUnknown says whether the fact, which is unknown, stays so until a person changes something: no later call knows it.
+// staysUnknown reports whether the fact, which is unknown, stays so until a person changes something: no later call knows it.
 func (f *fact) staysUnknown(agent *Agent, tool *Tool) bool {
 	switch {
 	case f.alwaysStays, f.subject == subjectAgent && (agent == nil || agent.facts == nil):

@@ -92,7 +92,7 @@ func whenToRetry(lifted LiftedBy, retry string) string {
 var reservedNames = []string{"agent", "annotations", "approval", "callability", "caller", "column", "columns", "enable", "load",
 	"server", "tool"}
 
-// isDeclared says whether a fact is one that a rule file declares: words of `[a-z0-9_]` that begin with a letter, and dots
+// isDeclared reports whether a fact is one that a rule file declares: words of `[a-z0-9_]` that begin with a letter, and dots
 // between them.
 func isDeclared(fact string) bool {
 	words := strings.Split(fact, ".")

@@ -89,7 +89,7 @@ func (e *explained) remaining() Path {
 	return Path{End: found.End, FindOut: found.FindOut}
 }
 
-// isLiftedBySomebody says whether changes that somebody can make keep the rule that decides from doing so.
+// isLiftedBySomebody reports whether changes that somebody can make keep the rule that decides from doing so.
 func (e *explained) isLiftedBySomebody() bool {
 	search := pathSearch{explained: e}
 	number, _ := e.set.decided(e.readings)

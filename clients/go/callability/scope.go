@@ -30,7 +30,7 @@ func Servers(names ...string) Scope {
 	return scope
 }
 
-// Includes says whether a server is in the scope.
+// Includes reports whether a server is in the scope.
 func (s Scope) Includes(server string) bool {
 	if s.all {
 		return true

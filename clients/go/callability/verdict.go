@@ -3,15 +3,23 @@ package callability
 // A Status says why a tool can or cannot be called. Its numbers are those of the contract.
 type Status uint8
 
-// The statuses of a tool. A tool for which there is no verdict has StatusUnspecified, and is not called.
+// The statuses of a tool. Only a tool with StatusCallable is called.
 const (
+	// StatusUnspecified: there is no verdict.
 	StatusUnspecified Status = iota
+	// StatusServerDisabled: the server of the tool is disabled.
 	StatusServerDisabled
+	// StatusDisabledByConfig: the operator's config denies the tool, and no user can override that.
 	StatusDisabledByConfig
+	// StatusServerQuarantined: the server of the tool is held for review.
 	StatusServerQuarantined
+	// StatusDisabledByUser: the user disabled the tool.
 	StatusDisabledByUser
+	// StatusPendingApproval: the tool waits for a person's review.
 	StatusPendingApproval
+	// StatusDisabledUnknown: the tool is held back, and why could not be determined.
 	StatusDisabledUnknown
+	// StatusCallable: the tool can be called.
 	StatusCallable
 )
 
@@ -31,12 +39,14 @@ func statusOf(number int32) Status {
 // LiftedBy says who can lift a status.
 type LiftedBy uint8
 
-// Who can lift a status; LiftedByNone: nobody needs to.
+// Who can lift a status.
 const (
 	LiftedByUnspecified LiftedBy = iota
 	LiftedByUser
 	LiftedByOperator
+	// LiftedByUndetermined: it is not known who.
 	LiftedByUndetermined
+	// LiftedByNone: nobody needs to.
 	LiftedByNone
 )
 
@@ -44,14 +54,17 @@ var liftedByNames = [...]string{"unspecified", "user", "operator", "undetermined
 
 func (l LiftedBy) String() string { return nameIn(liftedByNames[:], int(l)) }
 
-// Retry says whether the same call may succeed without a change.
+// Retry says when the same call may succeed without a change.
 type Retry uint8
 
-// RetryNever: not until somebody lifts the status. RetryLater: by itself. RetryNow: call it.
+// When a call may succeed.
 const (
 	RetryUnspecified Retry = iota
+	// RetryNever: not until somebody lifts the status.
 	RetryNever
+	// RetryLater: later, without anybody's help.
 	RetryLater
+	// RetryNow: call it.
 	RetryNow
 )
 
@@ -74,7 +87,7 @@ type Verdict struct {
 	number int32
 }
 
-// Callable says whether the tool can be called now.
+// Callable reports whether the tool can be called now.
 func (v Verdict) Callable() bool { return v.Status() == StatusCallable }
 
 // Status is the answer. An item with an error and a status of a later version have StatusDisabledUnknown.
@@ -96,12 +109,12 @@ func (v Verdict) Rule() string {
 	return v.policy.tools().rules[v.policy.verdicts[v.number].rule].id
 }
 
-// Undetermined says whether a rule was reached whose condition depends on an unknown fact.
+// Undetermined reports whether a rule was reached whose condition depends on an unknown fact.
 func (v Verdict) Undetermined() bool {
 	return v.policy != nil && v.number >= 0 && v.policy.verdicts[v.number].undetermined
 }
 
-// WithholdText says whether text from the upstream must neither be shown nor searched (A.3).
+// WithholdText reports whether text from the upstream must neither be shown nor searched (A.3).
 func (v Verdict) WithholdText() bool {
 	return v.policy == nil || v.number < 0 || v.policy.verdicts[v.number].withhold
 }
@@ -117,7 +130,7 @@ func (v Verdict) LiftedBy() LiftedBy {
 	return v.policy.verdicts[v.number].liftedBy
 }
 
-// Retry says whether the same call may succeed without a change. An undetermined verdict has RetryLater only if some values
+// Retry says when the same call may succeed without a change. An undetermined verdict has RetryLater only if some values
 // that unknown facts can have by themselves make the tool callable. A tool with an error has RetryNever.
 func (v Verdict) Retry() Retry {
 	if v.policy == nil {

@@ -52,8 +52,8 @@ type Fault string
 const (
 	// FaultUndeclaredLabel: the policy does not declare the label, so that no rule reads it.
 	FaultUndeclaredLabel Fault = "undeclared_label"
-	// FaultUndeclaredValue: the policy does not declare this value. Every rule that reads the label or fact is undetermined, unless
-	// it is an asserted fact, which then has its default.
+	// FaultUndeclaredValue: the policy does not declare this value. Every rule that reads the label or fact is undetermined,
+	// unless it is an asserted fact, which then has its default.
 	FaultUndeclaredValue Fault = "undeclared_value"
 	// FaultUndeclaredFact: the policy does not declare the fact of this server, tool or agent, so that no rule reads it.
 	FaultUndeclaredFact Fault = "undeclared_fact"
@@ -152,7 +152,7 @@ func (s *ruleSet) reads() []string {
 	return names
 }
 
-// Reads says whether rules read a fact, such as "approval.status", or any fact of a group, such as "approval" or
+// Reads reports whether rules read a fact, such as "approval.status", or any fact of a group, such as "approval" or
 // "agent.label". A proxy that never sends a fact should refuse a policy that reads it: every rule that does so would be
 // undetermined.
 func (p *Policy) Reads(fact string) bool {

@@ -55,18 +55,18 @@ func (e EnableEnd) String() string { return nameOf(endNames[:], int(e)) }
 // EnableFacts are what a proxy knows after an enable has ended. In the zero value all is unknown; facts that only rules
 // below the deciding one read may be left out.
 type EnableFacts struct {
-	// Known says whether the catalog has the server and the agent may see it.
+	// Known reports whether the catalog has the server and the agent may see it.
 	Known callability.Bool
-	// WasConnected says whether the server was connected before.
+	// WasConnected reports whether the server was connected before.
 	WasConnected  callability.Bool
 	Credentials   EnableCredentials
 	Authorization EnableAuthorization
 	Ended         EnableEnd
-	// CallableTools says whether at least one tool of the server can be called.
+	// CallableTools reports whether at least one tool of the server can be called.
 	CallableTools callability.Bool
 	// Load is how the load of the server's tools was classified, if the connection failed.
 	Load LoadStatus
-	// DialogExpired says whether a dialog was shown and its time ran out before the user answered.
+	// DialogExpired reports whether a dialog was shown and its time ran out before the user answered.
 	DialogExpired callability.Bool
 }
 

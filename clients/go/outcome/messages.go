@@ -81,7 +81,7 @@ type LoadAnswer struct {
 	Status LoadStatus
 	// Rule is the id of the rule that decided, or, if the answer is undetermined, of the rule that was reached.
 	Rule string
-	// Undetermined says whether a rule was reached whose condition depends on an unknown fact.
+	// Undetermined reports whether a rule was reached whose condition depends on an unknown fact.
 	Undetermined bool
 	LiftedBy     callability.LiftedBy
 	Retry        callability.Retry
@@ -95,15 +95,15 @@ type EnableAnswer struct {
 	Status EnableStatus
 	// Rule is the id of the rule that decided, or, if the answer is undetermined, of the rule that was reached.
 	Rule string
-	// Undetermined says whether a rule was reached whose condition depends on an unknown fact.
+	// Undetermined reports whether a rule was reached whose condition depends on an unknown fact.
 	Undetermined bool
 	LiftedBy     callability.LiftedBy
 	Retry        callability.Retry
 	// Entry is what happens to the catalog entry that the enable used.
 	Entry EnableEntry
-	// Error says whether the answer to the agent is an error result.
+	// Error reports whether the answer to the agent is an error result.
 	Error bool
-	// ToolsChanged says whether agents are notified that their tools have changed.
+	// ToolsChanged reports whether agents are notified that their tools have changed.
 	ToolsChanged bool
 	// WordsStatus and Message are the words for the answer, and the status that they are for.
 	WordsStatus EnableStatus

@@ -253,7 +253,7 @@ func (c *Client) attempt(ctx context.Context, a attempt, method string, request,
 	return c.channels[a.replica].Invoke(ctx, method, request, reply, append(options, grpc.WaitForReady(a.patient))...)
 }
 
-// isFinal says whether every replica would refuse the caller alike.
+// isFinal reports whether every replica would refuse the caller alike.
 func isFinal(code codes.Code) bool {
 	switch code {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:

@@ -66,7 +66,7 @@ func (r *rotation) attempts() [2]attempt {
 	return [2]attempt{{first, false}, {second, waits}}
 }
 
-// saw notes the state of a replica, and says whether it is another than before.
+// saw notes the state of a replica, and reports whether it is another than before.
 func (r *rotation) saw(replica int, state ReplicaState) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

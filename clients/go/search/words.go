@@ -24,7 +24,7 @@ var stopWords = func() map[string]bool {
 	return found
 }()
 
-// IsStopWord says whether a word, in small letters, says nothing about a tool, such as "the".
+// IsStopWord reports whether a word, in small letters, says nothing about a tool, such as "the".
 func IsStopWord(word string) bool { return stopWords[word] }
 
 // Words splits a text or a name into words of ASCII letters and digits, in small letters: `readFile`, `read_file` and
@@ -52,7 +52,7 @@ func Words(text string) []string {
 	return found
 }
 
-// isHump says whether a word begins at a capital: after a small letter or a digit, or before a small letter of a word
+// isHump reports whether a word begins at a capital: after a small letter or a digit, or before a small letter of a word
 // whose other letters are capitals.
 func isHump(text string, place int) bool {
 	if !isCapital(text[place]) || place == 0 {

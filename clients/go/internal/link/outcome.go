@@ -12,7 +12,7 @@ type Outcome struct {
 	Status, LiftedBy, Retry, Entry, ToolsChanged int32
 	Failed, Undetermined                         bool
 	Rule                                         string
-	// HasWords says whether Message are the words for the status.
+	// HasWords reports whether Message are the words for the status.
 	HasWords bool
 	Message  string
 }

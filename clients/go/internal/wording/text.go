@@ -12,7 +12,7 @@ const (
 	maxParts     = 19
 )
 
-// IsPlain says whether a name is 1 to 128 characters of `[A-Za-z0-9_.-]`.
+// IsPlain reports whether a name is 1 to 128 characters of `[A-Za-z0-9_.-]`.
 func IsPlain(name string) bool {
 	for _, each := range []byte(name) {
 		if !isAlphanumeric(each) && each != '_' && each != '.' && each != '-' {

@@ -113,7 +113,7 @@ func (g *guard) decide(name string) *mcp.CallToolResult {
 	return nil
 }
 
-// lists says whether the direct listing has a tool.
+// lists reports whether the direct listing has a tool.
 func (g *guard) lists(name string) bool {
 	judgement, err := g.inventory.Judge(g.policy(), agent, g.scope)
 	return err == nil && judgement.Callable(name)
