@@ -252,3 +252,30 @@ func BenchmarkCall(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAgents judges 10,000 tools for new agents of ten kinds: of two names that rules distinguish, each with five
+// scopes. It reports what is held afterwards. A thousand agents should cost what ten do.
+func BenchmarkAgents(b *testing.B) {
+	policy, names := bundled(b, "agents-allowed.bundle"), []string{"ledger-bot", "stranger"}
+	for _, count := range []int{10, 1_000} {
+		b.Run(fmt.Sprintf("%d agents", count), func(b *testing.B) {
+			grown := 0
+			for b.Loop() {
+				b.StopTimer()
+				inventory := filled(b, 10_000, 100)
+				every := inventory.Servers(callability.AllServers())
+				before := held()
+				b.StartTimer()
+				for number := range count {
+					scope := callability.Servers(every[number/2%5:]...)
+					judged(b, inventory, policy, named(names[number%2]), scope)
+				}
+				b.StopTimer()
+				grown = held() - before
+				runtime.KeepAlive(inventory)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(grown), "held-B")
+		})
+	}
+}
