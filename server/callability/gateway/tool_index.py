@@ -57,6 +57,8 @@ _WHOLE_PARAMETER = 10.0
 # Constant, and given to whole words too, so that the start of a name never outweighs a word in it.
 _BEGINNING = 0.5
 _SHORTEST_BEGINNING = 2
+_READ = 4
+"""How many times the limit is read of the hits at first: of those that tie with the last one, names decide who stays."""
 _HEAP_BYTES = 15_000_000  # the least that the library accepts
 
 
@@ -141,20 +143,29 @@ class ToolIndex:
         clauses = [(tantivy.Occur.Should, clause) for clause in self._clauses(query[:MAX_QUERY_CHARACTERS])]
         if not clauses or not self._documents:
             return ()
-        # Every hit is read before the cut: if scores tie, the name decides and not the position in the index.
-        found = self._searcher.search(
-            tantivy.Query.boolean_query(clauses), limit=len(self._documents), count=False
-        ).hits
-        places = self._searcher.fast_field_values("place", [address for _, address in found])
+        best = self._best(tantivy.Query.boolean_query(clauses), limit)
+        least = best[0][0] * _NEAR if only_near and best else 0.0
+        near = [(score, address) for score, address in best if score >= least]
+        places = [int(place or 0) for place in self._searcher.fast_field_values("place", [hit[1] for hit in near])]
+        ordered = sorted((-score, self._ranks[place], place) for (score, _), place in zip(near, places, strict=True))
+        return tuple(Hit(self._documents[place], -score) for score, _, place in ordered[:limit])
+
+    def _best(self, query: tantivy.Query, limit: int | None) -> list[tuple[float, tantivy.DocAddress]]:
+        """Return the first `limit` hits or all of them, by falling score, and what ties with the last one."""
+        every = len(self._documents)
+        enough = min(every, _READ * limit) if limit else every
+        found = self._scored(query, enough)
+        if not limit or len(found) <= limit:
+            return found
+        last = found[limit - 1][0]
+        if len(found) == enough < every and found[-1][0] == last:
+            found = self._scored(query, every)
+        return [hit for hit in found if hit[0] >= last]
+
+    def _scored(self, query: tantivy.Query, most: int) -> list[tuple[float, tantivy.DocAddress]]:
+        found = self._searcher.search(query, limit=most, count=False).hits
         # Rounded: the last digits of a sum depend on the order in which its parts were added.
-        ranks = self._ranks
-        ranked = [
-            (-round(score, 4), ranks[int(place or 0)], int(place or 0))
-            for (score, _), place in zip(found, places, strict=True)
-        ]
-        best = sorted(ranked) if limit is None else nsmallest(limit, ranked)
-        least = -best[0][0] * _NEAR if only_near and best else 0.0
-        return tuple(Hit(self._documents[place], -score) for score, _, place in best if -score >= least)
+        return [(round(score, 4), address) for score, address in found]
 
     def _clauses(self, query: str) -> Iterator[tantivy.Query]:
         import tantivy  # noqa: PLC0415
