@@ -58,7 +58,7 @@ _WHOLE_PARAMETER = 10.0
 _BEGINNING = 0.5
 _SHORTEST_BEGINNING = 2
 _READ = 4
-"""How many times the limit is read of the hits at first: of those that tie with the last one, names decide who stays."""
+"""So many times the limit are read at first: of the hits that tie with the last one, the names decide which stay."""
 _HEAP_BYTES = 15_000_000  # the least that the library accepts
 
 
