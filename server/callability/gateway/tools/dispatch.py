@@ -37,64 +37,52 @@ from callability.records.shadow import Shadow
 
 
 def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    needed = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
 TOOLS = (
     Tool(
         name="retrieve_tools",
         description=(
-            "Find tools of all connected MCP servers by what they do. Call them with `call_tool`. The first"
-            f" {WHOLE} come with their `inputSchema`; for that of another one, search for its `name`. "
+            "Find tools of all connected MCP servers by what they do; call them with `call_tool`. "
             + INCLUDE_DISABLED_SENTENCE
         ),
         input_schema=_schema(
             ["query"],
-            query={"type": "string", "minLength": 1, "description": "What the tool should do, in a few words."},
-            limit={
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MAX_LIMIT,
-                "default": DEFAULT_LIMIT,
-                "description": "The maximum number of tools.",
-            },
+            query={"type": "string", "description": "What the tool should do, in a few words."},
+            limit={"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
             include_disabled=dict(INCLUDE_DISABLED_SCHEMA),
             schemas={
                 "type": "string",
                 "enum": [*SCHEMAS],
                 "default": "first",
-                "description": f"Which tools have their `inputSchema`: all, the first {WHOLE}, or none.",
+                "description": (
+                    f"Which tools have `inputSchema`: all, the first {WHOLE}, none. For another's, search its name."
+                ),
             },
         ),
         annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
     ),
     Tool(
         name="call_tool",
-        description=(
-            "Call a tool that `retrieve_tools` found. If it cannot be called, the answer gives the reason, who can"
-            " change that, and whether a retry can help."
-        ),
+        description="Call a tool that `retrieve_tools` found. A refusal says why, and who can change that.",
         input_schema=_schema(
             ["name"],
-            name={"type": "string", "minLength": 1, "description": "The tool, as `server:tool`."},
-            arguments={"type": "object", "description": "The tool's arguments, by its `inputSchema`."},
+            name={"type": "string", "description": "As `server:tool`."},
+            arguments={"type": "object", "description": "By the tool's `inputSchema`."},
         ),
     ),
     Tool(
         name="upstream_servers",
         description=(
-            "List the MCP servers behind this one, or get one: whether it is connected, and how many of its tools"
-            " cannot be called and why."
+            "List the MCP servers behind this one, or get one: its state, and how many of its tools cannot be called"
+            " and why."
         ),
         input_schema=_schema(
             [],
-            operation={
-                "type": "string",
-                "enum": ["list", "get"],
-                "default": "list",
-                "description": "List all, or get one.",
-            },
-            name={"type": "string", "description": "The server, for `get`."},
+            operation={"type": "string", "enum": ["list", "get"], "default": "list"},
+            name={"type": "string", "description": "Only for `get`."},
         ),
         annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
     ),
