@@ -9,7 +9,7 @@ from support.task_tokens import costs, table
 
 @node_wanted
 def test_finding_a_tool_costs_less_than_mounting_four_servers() -> None:
-    """In at least eight of ten tasks, and "read file" costs at most 900 tokens, definitions and query included; the page has the table."""
+    """In at least eight of ten tasks; "read file" costs at most 900, definitions and query too; the page agrees."""
     measured = costs()
     assert len(measured) == 10
     assert sum(each.gateway < each.direct for each in measured) >= 8
