@@ -256,7 +256,8 @@ def test_a_rule_set_that_lost_its_tests_is_a_warning_everywhere(tmp_path: Path) 
     root = ElementTree.parse(tmp_path / "results.xml").getroot()
     assert (root.get("skipped"), root.get("failures"), root.get("errors")) == ("1", "0", "0")
     assert [skipped.get("message") for skipped in root.iter("skipped")] == [warning]
-    assert json.loads(_test("--json", cwd=tmp_path).stdout)["warnings"] == [warning]
+    [found] = json.loads(_test("--json", cwd=tmp_path).stdout)["warnings"]
+    assert (found["file"], found["severity"], found["code"]) == ("callability.yaml", "warning", "no-tests")
     assert _test("--strict", "--junit", "results.xml", cwd=tmp_path).returncode == 1
     root = ElementTree.parse(tmp_path / "results.xml").getroot()
     assert [error.get("type") for error in root.iter("error")] == ["no-tests"]
