@@ -191,6 +191,11 @@ def test_what_a_person_decides_is_recorded_once_with_who_did_it(tmp_path: Path) 
     config = write_config(tmp_path, {"it": shelf(tmp_path, "it", READ)}, approvals="approvals.json", records=ALL)
     records = tmp_path / "records"
 
+    def by_hand(text: str) -> None:
+        # At once: a file that is read while it is written would be an edit of its own.
+        (tmp_path / "new.json").write_text(text)
+        (tmp_path / "new.json").replace(tmp_path / "approvals.json")
+
     async def story() -> None:
         async with client_of(config) as client:
             await call(client, "it:read_file")
@@ -203,10 +208,13 @@ def test_what_a_person_decides_is_recorded_once_with_who_did_it(tmp_path: Path) 
             await asyncio.to_thread(
                 callability, "approvals", "approve", "it", "read_file", "--yes", "--config", str(config)
             )
-            (tmp_path / "approvals.json").write_text(json.dumps({"it": {"read_file": {"disabled": True}}}))
+            await asyncio.to_thread(
+                eventually, lambda: sum(each["applied"] for each in records_in(records, change="approvals")) == 3
+            )
+            by_hand(json.dumps({"it": {"read_file": {"disabled": True}}}))
             await becomes(status(client, "it:read_file"), "disabled_by_user")
             await asyncio.to_thread(eventually, has(records, change="block", by="gateway"))
-            (tmp_path / "approvals.json").write_text("{")
+            by_hand("{")
             await asyncio.to_thread(
                 eventually, lambda: [each for each in records_in(records, change="approvals") if not each["applied"]]
             )
