@@ -137,7 +137,10 @@ def _record_changes(
     if bool(new.disabled) != bool(old.disabled if old else False):
         yield Change.BLOCK if new.disabled else Change.UNBLOCK, about
     was = (old.status, old.sha256) if old else (None, "")
-    if new.status == "approved" and was != (new.status, new.sha256):
+    if not (new.has_status or new.is_pinned):
+        if old is not None and (old.has_status or old.is_pinned):
+            yield Change.RECORD_REMOVED, about
+    elif new.status == "approved" and was != (new.status, new.sha256):
         # A gateway that records the first form of a tool writes no status.
         by = {} if new.has_status else {"command": BY_GATEWAY}
         yield Change.APPROVAL, {**about, "before": was[1], "after": new.sha256, **by}

@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from callability.records.format import schema
 from support.checkout import UPSTREAMS
 from support.commands import callability
+from support.edits import replace
 from support.gateway_in_process import client_of, http_gateway
 from support.gateways import (
     READ,
@@ -191,11 +192,6 @@ def test_what_a_person_decides_is_recorded_once_with_who_did_it(tmp_path: Path) 
     config = write_config(tmp_path, {"it": shelf(tmp_path, "it", READ)}, approvals="approvals.json", records=ALL)
     records = tmp_path / "records"
 
-    def by_hand(text: str) -> None:
-        # At once: a file that is read while it is written would be an edit of its own.
-        (tmp_path / "new.json").write_text(text)
-        (tmp_path / "new.json").replace(tmp_path / "approvals.json")
-
     async def story() -> None:
         async with client_of(config) as client:
             await call(client, "it:read_file")
@@ -211,10 +207,10 @@ def test_what_a_person_decides_is_recorded_once_with_who_did_it(tmp_path: Path) 
             await asyncio.to_thread(
                 eventually, lambda: sum(each["applied"] for each in records_in(records, change="approvals")) == 3
             )
-            by_hand(json.dumps({"it": {"read_file": {"disabled": True}}}))
+            replace(tmp_path / "approvals.json", json.dumps({"it": {"read_file": {"disabled": True}}}))
             await becomes(status(client, "it:read_file"), "disabled_by_user")
             await asyncio.to_thread(eventually, has(records, change="block", by="gateway"))
-            by_hand("{")
+            replace(tmp_path / "approvals.json", "{")
             await asyncio.to_thread(
                 eventually, lambda: [each for each in records_in(records, change="approvals") if not each["applied"]]
             )
@@ -227,6 +223,7 @@ def test_what_a_person_decides_is_recorded_once_with_who_did_it(tmp_path: Path) 
         ("approval", "command", "callability approvals approve", user),
         ("block", "command", "callability approvals disable", user),
         ("block", "gateway", "by hand: the file", user),
+        ("record_removed", "gateway", "by hand: the file", user),
         ("unblock", "command", "callability approvals enable", user),
     ]
     [approval] = records_in(records, change="approval")
