@@ -18,6 +18,8 @@ FOLLOW_SECONDS = 0.5
 """How often files are looked at again."""
 RECENT_SECONDS = 60.0
 """How old the record of a command may be that edited a file just now."""
+BLOCK_BYTES = 1 << 20
+"""How much of a file is read at once."""
 _HEAD = re.compile(rb'\{"v":\d+,"n":(\d+),"kind":"(\w+)"')
 _NAME = re.compile(r"(?P<process>(?P<kind>[a-z]+)-\d{8}T\d{9}Z-\d+)(?:-(?P<number>\d+))?\.jsonl")
 
@@ -107,7 +109,7 @@ class RecordReading:
                 yield from self._lines(sys.stdin.buffer, counted=False)
                 continue
             try:
-                with source.path.open("rb") as file:
+                with source.path.open("rb", BLOCK_BYTES) as file:
                     self.files += 1
                     yield from self._lines(file, counted=bool(source.process))
             except OSError as error:

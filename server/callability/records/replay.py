@@ -125,12 +125,20 @@ class Tally:
 MAX_KEPT = 100_000
 """Facts whose verdict is kept."""
 MAX_FACTS_BYTES = 16_384
+MAX_GROUPS = 65_536
+"""Groups of equal decisions that are counted before they are added up."""
+MAX_GROUP_BYTES = 64 * 1024 * 1024
+"""How long their texts are together at most."""
 EXAMPLES = 20
 """Tools that are named of each change."""
-_TEXT = rb'"((?:[^"\\]|\\.)*)"'
+_TEXT = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_START = rb'\{"v":1,"n":\d+,"kind":"decision","time":"[^"]*","id":' + _TEXT + rb',"by":"(\w+)","question":"(\w+)"'
+_HEAD = re.compile(_START)
+_ABOUT, _AFTER = b',"agent":"', b',"ended":"'
+"""What stands before and behind the names, the facts and the verdict; within a text, its quotes would be escaped."""
 _DECISION = re.compile(
-    rb'\{"v":1,"n":\d+,"kind":"decision","time":"[^"]*","id":' + _TEXT + rb',"by":"(\w+)","question":"(\w+)"'
-    rb'(?:,"caller":"(?:[^"\\]|\\.)*")?(?:,"traceparent":"[^"]*")?,"agent":'
+    _START
+    + rb'(?:,"caller":"[^"\\]*(?:\\.[^"\\]*)*")?(?:,"traceparent":"[^"]*")?,"agent":'
     + _TEXT
     + rb'(?:,"server":'
     + _TEXT
@@ -156,6 +164,14 @@ class PlainRecord(NamedTuple):
     status: str
     rule: str
     undetermined: bool
+
+
+@dataclass(slots=True)
+class _Group:
+    """Decisions that are written alike from the agent to the verdict: the first one, and how many there are."""
+
+    record: PlainRecord
+    number: int = 0
 
 
 class Again(NamedTuple):
@@ -195,14 +211,17 @@ class Differences:
         """The kinds by their effect on people: what becomes locked, what becomes callable, and the others."""
         return sorted(self.found, key=lambda each: (_effect(each), each))
 
-    def add(self, record: PlainRecord, again: Again) -> None:
-        """Count a decision, whose answer changes if its status does."""
-        self.decided += 1
+    def add(self, record: PlainRecord, again: Again, number: int = 1) -> None:
+        """Count a decision and those that are equal to it; their answer changes if its status does."""
+        if not again.decided:
+            self.unfit += number
+            return
+        self.decided += number
         if again.status == record.status:
             return
         change = Changed(record.question, record.status, again.status)
-        self.found[change] += 1
-        self.rules.setdefault(change, Counter())[record.rule, again.rule] += 1
+        self.found[change] += number
+        self.rules.setdefault(change, Counter())[record.rule, again.rule] += number
         examples = self.examples.setdefault(change, {})
         if len(examples) < EXAMPLES:
             examples[f"{record.server}:{record.tool}" if record.tool else record.server] = None
@@ -231,23 +250,42 @@ class Replay:
     def differences(self, lines: Iterable[bytes], *, may_repeat: bool) -> Differences:
         """Decide all records again. With `may_repeat`, a decision of which a gateway has a record counts once."""
         found, known = Differences(), set[bytes]()
+        groups: dict[bytes | tuple[bytes, bytes], _Group] = {}
+        size = 0
         for line in lines:
-            record = record_in(line)
-            if record is None:
-                found.undecided += b'"kind":"decision"' in line
-                continue
+            head = _HEAD.match(line)
+            key = line if head is None else (head[3], line[line.find(_ABOUT, head.end()) : line.rfind(_AFTER)])
+            group = groups.get(key)
+            if group is None:
+                record = _written_record(line)
+                if record is None:
+                    # The members of another writer may stand anywhere on the line.
+                    key, record = line, _record_of_object(line)
+                if record is None:
+                    found.undecided += b'"kind":"decision"' in line
+                    continue
+                group = groups[key] = _Group(record)
+                size += len(line)
             if may_repeat:
-                if record.by != "service":
-                    known.add(record.id)
-                elif record.id in known:
+                by, number = (group.record.by.encode(), group.record.id) if head is None else (head[2], head[1])
+                if by != b"service":
+                    known.add(number)
+                elif number in known:
                     found.repeated += 1
                     continue
-            again = self.again(record)
-            if again.decided:
-                found.add(record, again)
-            else:
-                found.unfit += 1
+            group.number += 1
+            if len(groups) >= MAX_GROUPS or size > MAX_GROUP_BYTES:
+                self._add(groups, found)
+                size = 0
+        self._add(groups, found)
         return found
+
+    def _add(self, groups: dict[bytes | tuple[bytes, bytes], _Group], found: Differences) -> None:
+        """Decide each group once, and forget them."""
+        for group in groups.values():
+            if group.number:
+                found.add(group.record, self.again(group.record), group.number)
+        groups.clear()
 
     def again(self, record: PlainRecord) -> Again:
         """Return the verdict for the facts of a record."""
@@ -314,9 +352,14 @@ def _again(verdict: str) -> Again:
 
 def record_in(line: bytes) -> PlainRecord | None:
     """Return the decision on a line; None for another record, or a call that no policy decided."""
+    return _written_record(line) or _record_of_object(line)
+
+
+def _written_record(line: bytes) -> PlainRecord | None:
+    """Return the decision on a line as it is written here."""
     found = _DECISION.match(line)
     if found is None:
-        return _of_object(line)
+        return None
     number, by, question, agent, server, tool, facts, status, rule, undetermined = found.groups()
     return PlainRecord(
         number,
@@ -332,7 +375,7 @@ def record_in(line: bytes) -> PlainRecord | None:
     )
 
 
-def _of_object(line: bytes) -> PlainRecord | None:
+def _record_of_object(line: bytes) -> PlainRecord | None:
     values = object_in(line) if b'"decision"' in line else None
     if values is None or values.get("kind") != "decision" or "status" not in values or "facts" not in values:
         return None
