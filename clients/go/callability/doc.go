@@ -28,7 +28,7 @@
 //
 // # Elsewhere
 //
-// The package gateway answers three tools that find tools, call them and list servers; the modules mcpgo and mark3labs bind
+// The package records writes a record of each decision about a call, by [Inventory].Decided. The package gateway answers three tools that find tools, call them and list servers; the modules mcpgo and mark3labs bind
 // it to an SDK. The package outcome is about loads of tools and enables of servers. The module remote asks a service. The
 // package callabilitytest checks a proxy in its own tests.
 package callability

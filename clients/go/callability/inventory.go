@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/callability/callability/clients/go/internal/wording"
 )
@@ -19,6 +20,9 @@ type Inventory struct {
 	Adapter Adapter
 	// Hooks receive how long judgements take.
 	Hooks Hooks
+	// Decided receives each decision of Decide, before the call is made; nil: nothing does. It is called from several
+	// goroutines, and must not block. See the package records.
+	Decided func(DecidedCall)
 	// MaxBytes bounds what the judgements that are kept take beside the inventory itself; by default 64 MiB. The least
 	// recently used go first. Judgements by a policy that is no longer referred to go with it.
 	MaxBytes int
@@ -154,53 +158,106 @@ type Decision struct {
 	Rejection *Result
 }
 
+// A DecidedCall is a decision about a call, for a record of it.
+type DecidedCall struct {
+	// Agent made the call; nil if it is unknown.
+	Agent *Agent
+	// Server and Tool are those that the call named. Server is empty if its name has no separator.
+	Server, Tool string
+	// OutOfScope says that the agent may not see the server.
+	OutOfScope bool
+	// NoPolicy says that no policy was in effect.
+	NoPolicy bool
+	// Judged is the tool with the facts by which it was judged; nil if there is none that this agent may see, or no policy.
+	Judged *Tool
+	// Verdict is the zero Verdict if nothing was judged.
+	Verdict Verdict
+	// Took is how long the decision took.
+	Took time.Duration
+}
+
 // Decide decides about the call of a tool by its qualified name, for an agent that may see some servers. A tool that the
 // agent may not see is answered exactly as one that does not exist. A tool that is not listed may exist if its server is
 // disabled, or in quarantine without a tool that is known: it is answered by that status. Without a policy, nothing is called.
 func (i *Inventory) Decide(policy *Policy, agent *Agent, scope Scope, name string) Decision {
+	if i.Decided == nil {
+		found, _ := i.decide(policy, agent, scope, name)
+		return found
+	}
+	started := time.Now()
+	found, judged := i.decide(policy, agent, scope, name)
+	call := DecidedCall{Agent: agent, Judged: judged, Verdict: found.Verdict, Took: time.Since(started)}
+	call.NoPolicy = policy == nil || policy.payload == nil
+	i.name(&call, scope, name)
+	i.Decided(call)
+	return found
+}
+
+// name fills in which server and tool a call named, and whether the agent may not see the server.
+func (i *Inventory) name(call *DecidedCall, scope Scope, name string) {
+	if call.Judged != nil {
+		call.Server, call.Tool = call.Judged.Server().Name(), call.Judged.Name()
+		return
+	}
+	call.Tool = name
+	for server, tool := range i.Adapter.splits(name) {
+		hidden := i.Server(server) != nil && !scope.Includes(server)
+		if hidden || call.Server == "" {
+			call.Server, call.Tool, call.OutOfScope = server, tool, hidden
+		}
+		if hidden {
+			return
+		}
+	}
+}
+
+// decide returns a decision, and what was judged; nil if nothing was.
+func (i *Inventory) decide(policy *Policy, agent *Agent, scope Scope, name string) (Decision, *Tool) {
 	if policy == nil || policy.payload == nil {
-		return rejected(Unavailable("no policy is in effect"))
+		return rejected(Unavailable("no policy is in effect")), nil
 	}
 	tool, count := i.listing().find(i.Adapter, scope, name)
 	switch count {
 	case 0:
-		if found := i.decideUnlisted(policy, agent, scope, name); found != nil {
-			return *found
+		if found, judged := i.decideUnlisted(policy, agent, scope, name); judged != nil {
+			return found, judged
 		}
 		judgement, err := i.Judge(policy, agent, scope)
 		if err != nil {
-			return rejected(Unavailable(err.Error()))
+			return rejected(Unavailable(err.Error())), nil
 		}
-		return rejected(i.Adapter.UnknownTool(name, judgement.CallableNames()))
+		return rejected(i.Adapter.UnknownTool(name, judgement.CallableNames())), nil
 	case 1:
 		found := Decision{Tool: tool.handle, Verdict: policy.Decide(agent, tool.handle)}
 		if !found.Verdict.Callable() {
 			item := Item{Server: tool.server, Tool: tool.tool, Answer: found.Verdict.Answer(), Refusal: tool.refusal}
 			found.Rejection = i.Adapter.rejection(&item)
 		}
-		return found
+		return found, tool.handle
 	}
 	return rejected(errorResult("Not called: two tools have the same qualified name " + wording.Quoted(name) + ", so a call" +
 		" could mean either. Retrying does not help. Tell the user that the operator of this proxy must rename one of them or of" +
-		" their servers."))
+		" their servers.")), nil
 }
 
-// decideUnlisted decides about the tool of a server whose list is not there; nil if the name means none.
-func (i *Inventory) decideUnlisted(policy *Policy, agent *Agent, scope Scope, name string) *Decision {
+// decideUnlisted decides about the tool of a server whose list is not there, and returns what it judged; nil if the name
+// means none.
+func (i *Inventory) decideUnlisted(policy *Policy, agent *Agent, scope Scope, name string) (Decision, *Tool) {
 	listing := i.listing()
 	for server, tool := range i.Adapter.splits(name) {
 		listed := listing.server(server)
 		if listed == nil || !scope.Includes(server) {
 			continue
 		}
-		verdict := policy.Decide(agent, listed.handle.Tool(tool, likelyTool))
+		judged := listed.handle.Tool(tool, likelyTool)
+		verdict := policy.Decide(agent, judged)
 		status := verdict.Status()
 		if status == StatusServerDisabled || status == StatusServerQuarantined && len(listed.tools) == 0 {
 			item := Item{Server: server, Tool: tool, Answer: verdict.Answer()}
-			return &Decision{Verdict: verdict, Rejection: i.Adapter.rejection(&item)}
+			return Decision{Verdict: verdict, Rejection: i.Adapter.rejection(&item)}, judged
 		}
 	}
-	return nil
+	return Decision{}, nil
 }
 
 func rejected(result Result) Decision { return Decision{Rejection: &result} }

@@ -3,7 +3,8 @@
 //
 //	go run ./internal/replay policy.bundle ExplainTool < requests > answers
 //
-// The call is ExplainTool, ClassifyLoad or ClassifyEnable.
+// The call is ExplainTool, ClassifyLoad or ClassifyEnable. With a directory behind it, ExplainTool also records each request as
+// a decision about a call.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/internal/contractjson"
 	"github.com/callability/callability/clients/go/outcome"
+	"github.com/callability/callability/clients/go/records"
 )
 
 type answer struct {
@@ -44,8 +46,16 @@ func main() {
 }
 
 func run(arguments []string, in io.Reader, out io.Writer) error {
-	if len(arguments) != 2 || calls[arguments[1]] == nil {
-		return errors.New("usage: replay BUNDLE ExplainTool|ClassifyLoad|ClassifyEnable < requests")
+	if len(arguments) < 2 || len(arguments) > 3 || calls[arguments[1]] == nil {
+		return errors.New("usage: replay BUNDLE ExplainTool|ClassifyLoad|ClassifyEnable [DIRECTORY] < requests")
+	}
+	if len(arguments) == 3 {
+		recorder, err := records.Open(arguments[2], records.Options{All: true})
+		if err != nil {
+			return err
+		}
+		defer recorder.Close()
+		record = recorder.Record
 	}
 	policy, err := callability.ReadPolicyFile(arguments[0])
 	if err != nil {
@@ -67,6 +77,9 @@ func run(arguments []string, in io.Reader, out io.Writer) error {
 	return errors.Join(lines.Err(), buffered.Flush())
 }
 
+// record records what was decided, if records are wanted.
+var record = func(callability.DecidedCall) {}
+
 var calls = map[string]func(*callability.Policy, []byte) (any, error){
 	"ExplainTool": func(policy *callability.Policy, line []byte) (any, error) {
 		request, err := contractjson.Parse(line)
@@ -74,6 +87,9 @@ var calls = map[string]func(*callability.Policy, []byte) (any, error){
 			return nil, err
 		}
 		agent, tool := request.Handles()
+		record(callability.DecidedCall{
+			Agent: agent, Server: tool.Server().Name(), Tool: tool.Name(), Judged: tool, Verdict: policy.Decide(agent, tool),
+		})
 		explanation, err := policy.Explain(agent, tool)
 		return answerOf(explanation), err
 	},
