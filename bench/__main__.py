@@ -45,6 +45,7 @@ class Part(StrEnum):
     BUNDLE = "bundle"
     WORKERS = "workers"
     TELEMETRY = "telemetry"
+    RECORDS = "records"
 
 
 def bench(

@@ -25,8 +25,9 @@ _CALLS = 1_000
 _ONE_AT_A_TIME = 500
 _TURNS = 4
 """How often the two take turns within a round: what disturbs this machine often lasts longer than one turn."""
-_GENERATOR = h2load if h2load.installed() else python_client
-IN_FLIGHT = f"at {_CONNECTIONS * _STREAMS} in flight by {_GENERATOR.NAME}"
+GENERATOR = h2load if h2load.installed() else python_client
+"""What calls in flight are sent by."""
+IN_FLIGHT = f"at {_CONNECTIONS * _STREAMS} in flight by {GENERATOR.NAME}"
 """The load of `in_flight`, for the rows of a report."""
 
 
@@ -99,7 +100,7 @@ def in_flight(servers: Mapping[str, Served], question: Question, scale: Scale) -
         for name, server in servers.items():
             call = (server.address, PATH, question.request, question.reply)
             before = server.cpu_seconds()
-            rate = _GENERATOR.calls_per_second(*call, calls=scale.calls, connections=_CONNECTIONS, streams=_STREAMS)
+            rate = GENERATOR.calls_per_second(*call, calls=scale.calls, connections=_CONNECTIONS, streams=_STREAMS)
             cpu[name] += server.cpu_seconds() - before
             seconds[name] += scale.calls / rate
     calls = scale.turns * scale.calls

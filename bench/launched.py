@@ -13,17 +13,19 @@ import json, resource, subprocess, sys, time
 started = time.perf_counter()
 code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 seconds = time.perf_counter() - started
-print(json.dumps([code, seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024]))
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([code, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
 """
 """A small process that starts what is measured: a process counts the memory of the one that started it as its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """How a command ended: its exit code, its seconds, and MiB that were resident at most in one of its processes."""
+    """How a command ended: its exit code, its seconds, its CPU seconds, and the most MiB of one of its processes."""
 
     code: int
     seconds: float
+    cpu_seconds: float
     mebibytes: float
 
 

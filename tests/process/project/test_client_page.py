@@ -42,6 +42,7 @@ def test_the_code_of_the_page_runs(
     assert "files:read\n" in printed
     assert "policy service gave no answer" in printed
     assert (tmp_path / "policy.kept").exists()
+    assert [*(tmp_path / "records").glob("client-*.jsonl")]
 
 
 def test_the_quick_start_has_at_most_ten_lines() -> None:

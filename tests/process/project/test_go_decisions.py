@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,17 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from callability.kernel.calls import LocalCalls
+from callability.kernel.calls import EncodedCalls, LocalCalls
 from callability.kernel.policy import read
+from callability.records.format import By, Ended, schema
+from callability.records.reading import Reading, sources_of
+from callability.records.recorder import Call, Recorder, RecordLevel, RecordOptions
+from callability.records.replay import Replay, record_in, request_of
+from callability.records.writer import Destination
 from callability.v1 import callability_service_pb2 as pb
-from support.bundles import POLICIES, SHIPPED, DrawnRequests, bundle_of
+from support.bundles import DECLARING, POLICIES, SHIPPED, DrawnRequests, bundle_of
 from support.checkout import ROOT
 from support.go_bundles import go_bundles
 from support.go_client import OUT_OF_REACH
@@ -39,6 +46,40 @@ def test_the_bundles_of_the_go_tests_are_those_of_the_policies() -> None:
 def test_go_explains_drawn_requests_as_python_does(name: str, tmp_path: Path) -> None:
     """Bit for bit, from the same bundle, for requests that reach every part of the rules."""
     _compare_explanations(bundle_of(name), tmp_path)
+
+
+@needs_go
+@pytest.mark.parametrize("name", [SHIPPED, DECLARING])
+def test_a_record_decided_again_has_the_same_verdict_in_python_and_go(name: str, tmp_path: Path) -> None:
+    """Bit for bit, whichever of them wrote the record; those of Go are valid too."""
+    calls = EncodedCalls(read(bundle_of(name)))
+    drawn = DrawnRequests(calls.policy.callability, seed=16)
+    (tmp_path / "python").mkdir(mode=0o700)
+    recorder = Recorder(RecordOptions(Destination(str(tmp_path / "python")), RecordLevel.ALL), By.CLIENT)
+    for _ in range(DRAWN):
+        data = drawn.check_tool().SerializeToString()
+        recorder.decided_tool(data, calls.check_tool(data), Call(Ended.DECIDED, 0.0))
+    recorder.close()
+    ours = _records(tmp_path / "python")
+    requests = [request_of(record, json.loads(record.facts)) for line in ours if (record := record_in(line))]
+    _replayed(tmp_path, bundle_of(name), "ExplainTool", requests, tmp_path / "go")
+    theirs = _records(tmp_path / "go")
+    validator = Draft202012Validator(schema())
+    for one, other in zip(ours, theirs, strict=True):
+        validator.validate(json.loads(other))
+        assert _verdict(one) == _verdict(other)
+    again = Replay(calls.policy).differences(theirs, may_repeat=False)
+    assert (again.decided, again.unfit, again.found) == (DRAWN, 0, Counter())
+
+
+def _records(directory: Path) -> list[bytes]:
+    return [*Reading(sources_of([str(directory)])).lines()]
+
+
+def _verdict(line: bytes) -> dict[str, Any]:
+    """Return what a record says, but for when it was written."""
+    varying = ("time", "id", "milliseconds", "facts")
+    return {name: value for name, value in json.loads(line).items() if name not in varying}
 
 
 @needs_go
@@ -95,12 +136,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         raise
 
 
-def _replayed(directory: Path, data: bytes, call: str, requests: Sequence[Message]) -> list[dict[str, Any]]:
+def _replayed(
+    directory: Path, data: bytes, call: str, requests: Sequence[Message], *records: Path
+) -> list[dict[str, Any]]:
     """Return the answers of the Go package by a bundle, in the order of the requests."""
     bundle = directory / "policy.bundle"
     bundle.write_bytes(data)
     done = subprocess.run(
-        ["go", "run", "./internal/replay", bundle, call],
+        ["go", "run", "./internal/replay", bundle, call, *records],
         cwd=ROOT / "clients/go",
         input="".join(MessageToJson(each, indent=None) + "\n" for each in requests),
         capture_output=True,
