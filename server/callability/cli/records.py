@@ -15,6 +15,7 @@ import typer
 from callability.cli.options import JsonOption, leave
 from callability.cli.terminal import escape, number_of
 from callability.contract.finding import as_code
+from callability.contract.vocabulary import LoadStatus
 from callability.kernel.envelope import MAX_BYTES, BundleRefused
 from callability.kernel.policy import LocalPolicy, read
 from callability.process.regular_file import read_regular
@@ -270,7 +271,10 @@ def _as_text(reading: RecordReading, tally: Tally, never: list[tuple[str, str]] 
         ("by agent", tally.by_agent),
         ("by tool", tally.by_tool),
         ("by day", tally.by_day),
-        ("loads that failed, by server", tally.by_server),
+        (
+            "loads that failed, by server",
+            Counter({key: number for key, number in tally.by_server.items() if key[1] != LoadStatus.AVAILABLE}),
+        ),
         ("calls out of scope, by agent", tally.out_of_scope),
         (
             f"agents that hit one lock {_REPEATS} times or more",

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from callability.client.hooks import FINAL, GuardedHooks, InvalidRequest, Metadata, PolicyUnavailable, no_answer
 from callability.process import logs
 from callability.process.address import DIRECT, check_loopback, check_service_address, is_loopback
-from callability.process.logs import REQUEST_ID
+from callability.process.logs import REPORT, REQUEST_ID
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import policy_service_pb2
 
@@ -329,7 +329,8 @@ class Replicas:
         about = {"method": method.name, "path": method.path.removeprefix("/")}
         with self.hooks.span(f"callability.{method.name}", about) as metadata:
             try:
-                with_id = (*metadata, (REQUEST_ID, logs.current_id()))
+                of_report = ((REPORT, "1"),) if logs.is_report() else ()
+                with_id = (*metadata, (REQUEST_ID, logs.current_id()), *of_report)
                 return (yield from self._attempts(method, request.SerializeToString(), with_id))
             except (PolicyUnavailable, InvalidRequest) as error:
                 outcome = "unavailable" if isinstance(error, PolicyUnavailable) else "invalid"

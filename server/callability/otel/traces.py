@@ -47,6 +47,11 @@ def start_traces(program: str) -> Callable[[], None]:
     return stop
 
 
+def are_sent() -> bool:
+    """Say whether this process sends traces."""
+    return bool(_running)
+
+
 def client_hooks() -> Hooks | None:
     """Return the hooks of a client in this process, which report its calls as spans; None if there are no traces."""
     if not _running:

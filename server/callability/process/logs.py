@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
@@ -52,6 +52,8 @@ class LogInterval:
 
 REQUEST_ID = "x-request-id"
 """The key of the id in the metadata of gRPC, and the name of the header of HTTP."""
+REPORT = "x-callability-report"
+"""The key in the metadata of gRPC that says of a question that it is for a report about locks, and for no call."""
 _USABLE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -60,12 +62,15 @@ Metadata = Sequence[tuple[str, str | bytes]]
 class RequestContext:
     """One request: `fields` go to its log lines, and `metadata` is what the caller sent with it.
 
-    None of it is in an answer that an agent reads (FR-002).
+    `answer` is what its span alone says of the answer. With `is_report`, it is for a report about locks. None of it is
+    in an answer that an agent reads (FR-002).
     """
 
     request_id: str
     fields: dict[str, str] = field(default_factory=dict)
     metadata: Metadata = ()
+    answer: Mapping[str, str] = field(default_factory=dict)
+    is_report: bool = False
 
 
 _CURRENT: ContextVar[RequestContext | None] = ContextVar("request", default=None)
@@ -95,7 +100,25 @@ def new_id() -> str:
 
 def begin(given: str | None, metadata: Metadata = ()) -> None:
     """Let the task that runs now be about a new request, to its end."""
-    _CURRENT.set(RequestContext(usable_id(given), metadata=metadata))
+    is_report = any(key == REPORT for key, _ in metadata)
+    _CURRENT.set(RequestContext(usable_id(given), metadata=metadata, is_report=is_report))
+
+
+@contextmanager
+def report() -> Iterator[None]:
+    """Let decisions inside the context be for a report about locks: they count as no decisions about calls."""
+    request = _CURRENT.get() or RequestContext(new_id())
+    token = _CURRENT.set(replace(request, is_report=True))
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def is_report() -> bool:
+    """Say whether what is decided now is for a report about locks."""
+    request = _CURRENT.get()
+    return request is not None and request.is_report
 
 
 @contextmanager

@@ -163,6 +163,21 @@ def enable_verdict(reply: pb.ClassifyEnableResponse, semantics: int | None) -> s
     return members({"revision": reply.revision, **_semantics(semantics), "status": status, **_verdict(reply.verdict)})
 
 
+VERDICTS: Mapping[str, tuple[type[Message], Any, str]] = {
+    "CheckTool": (pb.CheckToolResponse, verdict_pb2.ToolStatus, "TOOL_STATUS_"),
+    "ClassifyLoad": (pb.ClassifyLoadResponse, outcome_pb2.LoadStatus, "LOAD_STATUS_"),
+    "ClassifyEnable": (pb.ClassifyEnableResponse, outcome_pb2.EnableStatus, "ENABLE_STATUS_"),
+}
+"""The calls whose reply is one verdict, with the names of its status."""
+
+
+def verdict_of(method: str, reply: bytes) -> Mapping[str, str]:
+    """Return the status and the rule of the reply to one of the calls in `VERDICTS`."""
+    message, values, prefix = VERDICTS[method]
+    verdict: Any = message.FromString(reply).verdict  # type: ignore[attr-defined]
+    return {"status": _name(values, prefix, verdict.status), "rule": verdict.rule}
+
+
 def tool_status(number: int) -> str:
     """Return the name of a status of a tool; the number itself for one of a later version."""
     return TOOL_STATUS.word(number)

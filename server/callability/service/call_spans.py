@@ -40,6 +40,8 @@ class CallSpans:
             start_time=ended - int(1e9 * call.seconds),
         )
         if span.is_recording():
+            if request is not None:
+                span.set_attributes({f"{spans.OURS}{name}": value for name, value in request.answer.items()})
             if call.reason:
                 span.set_attribute(f"{spans.OURS}reason", call.reason)
             if call.code in _FAULTS:

@@ -13,9 +13,12 @@ from callability.contract.finding import MAX_FINDINGS, Finding, Place, line
 from callability.kernel import limits
 from callability.kernel.calls import UNOBSERVED, EncodedCalls, description, finding_message, parse
 from callability.kernel.policy import CheckedPolicy, read
+from callability.otel import traces
+from callability.process import logs
+from callability.process.bounded_cache import BoundedCache
 from callability.process.child import NoOutput, output_of
-from callability.records.format import Ended
-from callability.records.recorder import Call, Recorder
+from callability.records.format import VERDICTS, Ended, verdict_of
+from callability.records.recorder import MAX_VERDICTS, Call, Recorder
 from callability.records.shadow import Shadow
 from callability.service.callers import ShuttingDown, TooManyAtOnce
 from callability.service.metrics import Gaps, PolicyMetrics
@@ -177,6 +180,8 @@ class ServedPolicy:
     def answers(self) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:
         """What answers each call of `CallabilityService`."""
         answers = {name: self._answer(method) for name, method in _METHODS.items()}
+        if traces.are_sent():
+            answers |= {name: _note_verdict(answers[name], name) for name in VERDICTS}
         recorder, shadow = self.recorder, self._shadow
         return {
             **answers,
@@ -193,6 +198,23 @@ class ServedPolicy:
         return answer
 
 
+def _note_verdict(answer: Callable[[bytes], Awaitable[bytes]], method: str) -> Callable[[bytes], Awaitable[bytes]]:
+    """Return what answers, and lets the span of the call have the status and the rule of the verdict."""
+    kept: BoundedCache[bytes, Mapping[str, str]] = BoundedCache(MAX_VERDICTS)
+
+    async def answer_and_note(data: bytes) -> bytes:
+        reply = await answer(data)
+        request = logs.current()
+        if request is not None:
+            if (about := kept.get(reply)) is None:
+                about = verdict_of(method, reply)
+                kept.keep(reply, about)
+            request.answer = about
+        return reply
+
+    return answer_and_note
+
+
 def _add_shadow(
     answers: Mapping[str, Callable[[bytes], Awaitable[bytes]]], shadow: Shadow
 ) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
@@ -200,7 +222,8 @@ def _add_shadow(
 
     async def check_tool(data: bytes) -> bytes:
         reply = await answers["CheckTool"](data)
-        shadow.other_reply(data, reply)
+        if not logs.is_report():
+            shadow.other_reply(data, reply)
         return reply
 
     async def check_tools(data: bytes) -> bytes:
@@ -220,6 +243,8 @@ def _add_records(
         started = perf_counter()
         reply = await answers["CheckTool"](data)
         seconds = perf_counter() - started
+        if logs.is_report():
+            return reply
         other = None if shadow is None else shadow.other_reply(data, reply)
         recorder.decided_tool(data, reply, Call(Ended.DECIDED, seconds, other))
         return reply

@@ -460,8 +460,9 @@ class Gaps:
         self._logged: set[Gap] = set()
 
     def count_verdict(self, kind: Counted) -> None:
-        """Count a verdict."""
-        self._metrics.verdicts.add(kind)
+        """Count a verdict, unless it is for a report about locks."""
+        if not logs.is_report():
+            self._metrics.verdicts.add(kind)
 
     def decided_batch(
         self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int

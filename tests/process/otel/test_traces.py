@@ -57,6 +57,8 @@ def test_a_call_of_a_service_is_a_span_of_the_trace_of_its_caller(spans: Collect
         "rpc.method": CHECK,
         "rpc.response.status_code": "OK",
         "callability.request_id": "r-1",
+        "callability.status": "disabled_by_user",
+        "callability.rule": "user-off",
     }
     assert (second.parent, second.is_error) == ("", False)
     assert second.trace != TRACE

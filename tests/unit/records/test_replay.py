@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from random import Random
 from types import FrameType
 from typing import Any
 
@@ -18,7 +19,7 @@ from callability.kernel.policy import read
 from callability.records.format import By, Ended
 from callability.records.reading import RecordReading, sources_of
 from callability.records.recorder import Call, Recorder, RecordLevel, RecordOptions
-from callability.records.replay import Replay, record_in, request_of
+from callability.records.replay import Differences, Replay, record_in, request_of
 from callability.records.writer import Destination
 from callability.service.calls import ServedPolicy
 from callability.v1 import callability_service_pb2 as pb
@@ -95,6 +96,30 @@ def test_each_decision_that_another_policy_makes_otherwise_is_found(tmp_path: Pa
     wanted = sum(number for (before, after), number in pairs.items() if before != after)
     assert answer["changed"] == sum(change["decisions"] for change in answer["changes"]) == wanted > 0
     assert f"{wanted:,} of {len(requests)} decisions would have another status" in callability(*command).stdout
+
+
+@pytest.mark.parametrize("groups", [1, 7, 65_536])
+def test_equal_decisions_count_as_often_as_they_are_there(
+    groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are counted at once; one that a gateway has recorded too counts once."""
+    monkeypatch.setattr("callability.records.replay.MAX_GROUPS", groups)
+    lines = _recorded(tmp_path, "shipped", _drawn("shipped", 300))[:-1]
+    other = Replay(read(bundle_of("environments")))
+    many = [line for number, line in enumerate(lines) for _ in range(number % 4)]
+    Random(5).shuffle(many)
+    found = other.differences(many, may_repeat=False)
+    wanted = Differences()
+    for number, line in enumerate(lines):
+        record = record_in(line)
+        assert record is not None
+        if number % 4:
+            wanted.add(record, other.again(record), number % 4)
+    assert (found.decided, found.found, found.rules) == (wanted.decided, wanted.found, wanted.rules)
+    assert found.found.total() > 0
+    of_gateway = [line.replace(b'"by":"service"', b'"by":"gateway"') for line in lines]
+    both = other.differences([*of_gateway, *lines], may_repeat=True)
+    assert (both.decided, both.repeated) == (len(lines), len(lines))
 
 
 def test_loads_and_enables_are_decided_again_without_their_texts(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from callability.gateway.tools.call import ToolCalls
 from callability.gateway.tools.decisions import Commands, Decisions
 from callability.gateway.tools.fact_sources import FactSource, FactSources
 from callability.gateway.upstream import Upstream
+from callability.process import logs
 from callability.v1 import callability_service_pb2 as pb
 
 Report = dict[str, Any]
@@ -52,7 +53,8 @@ class LockReports:
         Raises:
             PolicyUnavailable: the policy gave no answer.
         """
-        answer = await self._calls.expected_answer(server, tool)
+        with logs.report():
+            answer = await self._calls.expected_answer(server, tool)
         base: Report = {
             "agent": self._agent,
             "server": server,

@@ -21,6 +21,7 @@ from callability.gateway.inventory import GatewayInventory, KnownServer
 from callability.gateway.loading import Loads
 from callability.gateway.tools.decisions import Commands, Decisions
 from callability.gateway.upstream import Upstream
+from callability.process import logs
 from callability.v1.callability_service_pb2 import CheckToolResponse
 
 EXTENSION = "app.mcpproxy/required-tools"
@@ -109,7 +110,8 @@ class Preflight:
         Raises:
             PolicyUnavailable: the policy gave no answer.
         """
-        results = await asyncio.gather(*(self._check_tool(each, required.filters) for each in required.ids))
+        with logs.report():
+            results = await asyncio.gather(*(self._check_tool(each, required.filters) for each in required.ids))
         return {
             "verdict": VERDICTS[max(map(_class_of, results))],
             "checked_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
