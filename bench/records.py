@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from statistics import quantiles
 from tempfile import TemporaryDirectory
+from time import perf_counter
 
 import grpc
 
@@ -63,10 +65,17 @@ class _Question:
 
 
 _OFF = "no records"
+_UNREAD = "records that nobody reads"
+"""On standard output, whose pipe and queue are full."""
+_LARGE_CALLS = 600
+_LARGE_LABELS = {f"key-{number}": "v" * 512 for number in range(64)}
+"""So many calls with such labels fill the queue."""
+_ONE_AT_A_TIME = 500
 _SUBJECTS = {
     _OFF: _Subject(),
     "records of what is refused": _Subject(("--records", "{}/refused"), Aim(1.05)),
     "records of all calls": _Subject(("--records", "{}/all", "--record-level", "all"), Aim(1.15)),
+    _UNREAD: _Subject(("--records", "-", "--record-level", "all")),
     "a candidate": _Subject(("--shadow", "{}/candidate"), Aim(1.15)),
 }
 
@@ -87,13 +96,46 @@ def _calls(rounds: Rounds) -> Iterator[Row]:
         }
         channel = stack.enter_context(grpc.insecure_channel(servers[_OFF].address, [DIRECT]))
         questions = _questions(python_client.as_bytes(channel, PATH))
+        unread = stack.enter_context(grpc.insecure_channel(servers[_UNREAD].address, [DIRECT]))
+        _fill(python_client.as_bytes(unread, PATH), questions[0])
         turns, calls = rounds.repetitions(_TURNS), max(_REFUSED, rounds.repetitions(_CALLS))
-        measured = rounds.interleaved(PART, {PART: partial(_mixed, servers, questions, turns, calls)})[PART]
+        subjects: dict[str, Callable[[], Figures]] = {
+            "cpu": partial(_mixed, servers, questions, turns, calls),
+            "p99": partial(
+                _slowest, {_OFF: channel, _UNREAD: unread}, questions[0], rounds.repetitions(_ONE_AT_A_TIME)
+            ),
+        }
+        both = rounds.interleaved(PART, subjects)
+    measured, waits = both["cpu"], both["p99"]
     for name, subject in _SUBJECTS.items():
         values = tuple(1e6 * value for value in measured[name])
         against = tuple(1e6 * value for value in measured[_OFF]) if subject.aim else None
         what = f"{name}, one call in {_REFUSED} refused, server CPU {IN_FLIGHT}"
         yield Row(PART, what, "µs a call", values, against, subject.aim)
+    alone, beside = (tuple(1e6 * value for value in waits[name]) for name in (_OFF, _UNREAD))
+    yield Row(PART, f"{_OFF}, p99 at 1 in flight", "µs", alone)
+    yield Row(PART, f"{_UNREAD}, p99 at 1 in flight", "µs", beside, alone, Aim(1.10))
+
+
+def _fill(call: grpc.UnaryUnaryMultiCallable[bytes, bytes], question: _Question) -> None:
+    """Make records until the pipe and the queue of a service that nobody reads are full."""
+    request = pb.CheckToolRequest.FromString(question.request)
+    request.tool_facts.labels.values.update(_LARGE_LABELS)
+    data = request.SerializeToString()
+    for _ in range(_LARGE_CALLS):
+        call(data)
+
+
+def _slowest(channels: Mapping[str, grpc.Channel], question: _Question, calls: int) -> Figures:
+    """Return the p99 of the round trips of each service; they take turns at each call."""
+    taken: dict[str, list[float]] = {name: [] for name in channels}
+    by_name = {name: python_client.as_bytes(channel, PATH) for name, channel in channels.items()}
+    for _ in range(calls):
+        for name, call in by_name.items():
+            started = perf_counter()
+            call(question.request)
+            taken[name].append(perf_counter() - started)
+    return {name: quantiles(found, n=100, method="inclusive")[-1] for name, found in taken.items()}
 
 
 def _write_candidate(directory: Path) -> None:

@@ -8,12 +8,18 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import httpx2
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from callability.records.format import schema
 from support.checkout import UPSTREAMS
@@ -99,25 +105,52 @@ def test_each_call_is_recorded_with_its_decision_and_its_end(tmp_path: Path) -> 
 
 
 def test_by_default_only_what_is_not_callable_is_recorded(tmp_path: Path) -> None:
-    """Calls that are let through are not, whatever comes of them; loads that fail are."""
+    """Calls that are let through are not, and loads that fail are. Discovery reaches no code of records."""
     servers = {
         "it": shelf(tmp_path, "it", READ, SEND, disabled_tools=["send_mail"]),
         "down": {"command": str(tmp_path / "no such program")},
     }
     config = write_config(tmp_path, servers, records={"to": "records"})
+    reached: set[str] = set()
+
+    def profile(frame: FrameType, _event: str, _: object) -> None:
+        reached.add(frame.f_code.co_filename)
 
     async def story() -> None:
         async with client_of(config) as client:
+            await becomes(status(client, "it:read_file"), None)
+            sys.setprofile(profile)
+            await retrieve(client, "read", include_disabled=True)
+            sys.setprofile(None)
             for name in ("it:read_file", "it:send_mail"):
                 await call(client, name)
             await asyncio.to_thread(eventually, has(tmp_path / "records", question="load"))
 
     asyncio.run(story())
+    assert any(path.endswith("/gateway/tools/discovery.py") for path in reached)
+    assert not [path for path in reached if "/callability/records/" in path or path.endswith("/call_records.py")]
     decisions = records_in(tmp_path / "records", kind="decision")
     assert sorted(of(decisions, "question", "server", "status")) == [
         ("load", "down", "permanent"),
         ("tool", "it", "disabled_by_config"),
     ]
+
+
+@asynccontextmanager
+async def _client_with_canaries(transport: str, config: Path) -> AsyncIterator[Client]:
+    """Yield a client of a gateway over one of the transports; over HTTP, its requests have canaries in headers."""
+    if transport == "stdio":
+        async with connected(transport, config) as client:
+            yield client
+        return
+    token = f"Bearer {token_of('ada')}"
+    headers = {"Authorization": token, "X-Secret": f"{CANARY}-header", "Cookie": f"session={CANARY}-cookie"}
+    with http_gateway(config) as url:
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=120) as http_client,
+            Client(streamable_http_client(url, http_client=http_client)) as client,
+        ):
+            yield client
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -129,10 +162,11 @@ def test_no_canary_is_in_a_record(transport: str, tmp_path: Path) -> None:
         "bad": {"command": sys.executable, "args": ["-c", f"import sys; sys.exit('{CANARY}-text')"]},
         "web": {"url": f"http://127.0.0.1:9/{CANARY}", "headers": {"X-Key": f"{CANARY}-secret"}},
     }
-    config = write_config(tmp_path, servers, records=ALL)
+    agents = {"agents": agents_of({"ada": [*servers]})} if transport == "http" else {}
+    config = write_config(tmp_path, servers, records=ALL, **agents)
 
     async def story() -> None:
-        async with connected(transport, config) as client:
+        async with _client_with_canaries(transport, config) as client:
             await call(client, "it:read_file", path=f"{CANARY}-path", **{f"{CANARY}-name": 1})
             for server in ("bad", "web"):
                 await call(client, f"{server}:any", path=f"{CANARY}-path")
@@ -145,7 +179,8 @@ def test_no_canary_is_in_a_record(transport: str, tmp_path: Path) -> None:
 
     asyncio.run(story())
     assert {"answered"} <= {each.get("ended") for each in records_in(records)}
-    assert CANARY not in "".join(path.read_text() for path in records.glob("*.jsonl"))
+    written = "".join(path.read_text() for path in records.glob("*.jsonl"))
+    assert not [secret for secret in (CANARY, token_of("ada")) if secret in written]
 
 
 def test_a_gateway_and_its_service_record_one_decision_under_one_id(tmp_path: Path) -> None:
@@ -166,6 +201,35 @@ def test_a_gateway_and_its_service_record_one_decision_under_one_id(tmp_path: Pa
     assert len({each["id"] for each in decisions}) == 1
     counted = json.loads(callability("records", "stats", str(records), "--json").stdout)
     assert (counted["decisions"], counted["repeated"]) == (1, len(decisions) - 1)
+
+
+def test_what_is_asked_for_a_report_is_no_decision_about_a_call(tmp_path: Path) -> None:
+    """A preflight leaves no record and no verdict at a service that records everything; a call leaves both."""
+    config = write_config(tmp_path, {"it": shelf(tmp_path, "it", SEND, disabled_tools=["send_mail"])})
+    records, log = tmp_path / "records", tmp_path / "service.log"
+    meta: Any = {"app.mcpproxy/required-tools": {"tools": [{"id": "it:send_mail"}]}}
+
+    def denied() -> list[str]:
+        [metrics] = re.findall(r"http://\S+/metrics", log.read_text())
+        with urllib.request.urlopen(metrics) as answer:
+            return re.findall(r"callability_verdicts_total\{.*operator-denied.*\} [1-9].*", answer.read().decode())
+
+    async def story() -> None:
+        async with client_of(config, "--policy-address", address) as client:
+
+            async def is_denied() -> bool:
+                listed = await client.list_tools(meta=meta, cache_mode="refresh")
+                return "tool_denied_by_config" in listed.model_dump_json()
+
+            await becomes(is_denied, wanted=True)
+            assert not await asyncio.to_thread(denied)
+            await call(client, "it:send_mail")
+            assert await asyncio.to_thread(denied)
+
+    arguments = ("--records", str(records), "--record-level", "all", "--metrics-address", "127.0.0.1:0")
+    with serving(*arguments, log=log) as address:
+        asyncio.run(story())
+    assert len({*of(records_in(records, question="tool"), "id")}) == 1
 
 
 def test_a_tool_that_changes_is_recorded_with_what_differs(tmp_path: Path) -> None:
