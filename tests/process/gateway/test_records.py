@@ -203,7 +203,7 @@ def test_a_gateway_and_its_service_record_one_decision_under_one_id(tmp_path: Pa
     assert (counted["decisions"], counted["repeated"]) == (1, len(decisions) - 1)
 
 
-def test_what_is_asked_for_a_report_is_no_decision_about_a_call(tmp_path: Path) -> None:
+def test_a_question_for_a_report_is_no_decision_about_a_call(tmp_path: Path) -> None:
     """A preflight leaves no record and no verdict at a service that records everything; a call leaves both."""
     config = write_config(tmp_path, {"it": shelf(tmp_path, "it", SEND, disabled_tools=["send_mail"])})
     records, log = tmp_path / "records", tmp_path / "service.log"
