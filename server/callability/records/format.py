@@ -16,7 +16,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from callability.contract.enum_words import ENABLE_STATUS, LIFTED_BY, LOAD_STATUS, RETRY, TOOL_STATUS
+from callability.contract.enum_words import ENABLE_STATUS, LIFTED_BY, LOAD_STATUS, RETRY, TOOL_STATUS, EnumWords
 from callability.contract.vocabulary import MAX_BYTES
 from callability.kernel.facts import signals_in_text
 from callability.v1 import callability_service_pb2 as pb
@@ -163,19 +163,19 @@ def enable_verdict(reply: pb.ClassifyEnableResponse, semantics: int | None) -> s
     return members({"revision": reply.revision, **_semantics(semantics), "status": status, **_verdict(reply.verdict)})
 
 
-VERDICTS: Mapping[str, tuple[type[Message], Any, str]] = {
-    "CheckTool": (pb.CheckToolResponse, verdict_pb2.ToolStatus, "TOOL_STATUS_"),
-    "ClassifyLoad": (pb.ClassifyLoadResponse, outcome_pb2.LoadStatus, "LOAD_STATUS_"),
-    "ClassifyEnable": (pb.ClassifyEnableResponse, outcome_pb2.EnableStatus, "ENABLE_STATUS_"),
+VERDICTS: Mapping[str, tuple[type[Message], EnumWords[Any]]] = {
+    "CheckTool": (pb.CheckToolResponse, TOOL_STATUS),
+    "ClassifyLoad": (pb.ClassifyLoadResponse, LOAD_STATUS),
+    "ClassifyEnable": (pb.ClassifyEnableResponse, ENABLE_STATUS),
 }
-"""The calls whose reply is one verdict, with the names of its status."""
+"""The calls whose reply is one verdict, with the words of its status."""
 
 
 def verdict_of(method: str, reply: bytes) -> Mapping[str, str]:
     """Return the status and the rule of the reply to one of the calls in `VERDICTS`."""
-    message, values, prefix = VERDICTS[method]
+    message, statuses = VERDICTS[method]
     verdict: Any = message.FromString(reply).verdict  # type: ignore[attr-defined]
-    return {"status": _name(values, prefix, verdict.status), "rule": verdict.rule}
+    return {"status": statuses.word(verdict.status), "rule": verdict.rule}
 
 
 def tool_status(number: int) -> str:

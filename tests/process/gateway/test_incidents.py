@@ -119,7 +119,8 @@ def _why(config: Path, tool: str, agent: str) -> dict[str, Any]:
 
 
 def _line(place: dict[str, Any]) -> str:
-    return Path(place["file"]).read_text().splitlines()[place["line"] - 1].strip()
+    number: int = place["line"]
+    return Path(place["file"]).read_text().splitlines()[number - 1].strip()
 
 
 def _hit(stats: dict[str, Any], rule: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from callability.kernel.calls import EncodedCalls, LocalCalls
 from callability.kernel.policy import read
 from callability.records.format import By, Ended, schema
-from callability.records.reading import Reading, sources_of
+from callability.records.reading import RecordReading, sources_of
 from callability.records.recorder import Call, Recorder, RecordLevel, RecordOptions
 from callability.records.replay import Replay, record_in, request_of
 from callability.records.writer import Destination
@@ -73,7 +73,7 @@ def test_a_record_decided_again_has_the_same_verdict_in_python_and_go(name: str,
 
 
 def _records(directory: Path) -> list[bytes]:
-    return [*Reading(sources_of([str(directory)])).lines()]
+    return [*RecordReading(sources_of([str(directory)])).lines()]
 
 
 def _verdict(line: bytes) -> dict[str, Any]:
