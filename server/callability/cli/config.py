@@ -15,7 +15,6 @@ import typer
 
 from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.cli.options import PolicyAddressOption, check_policy_choice
-from callability.cli.own_policy import NoAnswer, declared_at, declared_by, missing_facts
 from callability.cli.policy_service import (
     PolicyCaOption,
     PolicyCertificateOption,
@@ -37,13 +36,11 @@ from callability.contract.finding import (
     list_names,
 )
 from callability.files import document
-from callability.files.policy_source import source_in
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.checks import has_labels, label_findings, missing_commands
 from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.schema import config_page, config_schema
 from callability.gateway.config.variables import key_place
-from callability.service.edits import checked_source
 
 
 class ReportFormat(StrEnum):
@@ -222,6 +219,11 @@ def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> 
     elif choice.directory is None:
         found = tuple(_not_compared(config)) if config else ()
     else:
+        # A gateway that starts takes only the options from here.
+        from callability.cli.own_policy import declared_by, missing_facts  # noqa: PLC0415
+        from callability.files.policy_source import source_in  # noqa: PLC0415
+        from callability.service.edits import checked_source  # noqa: PLC0415
+
         source = source_in(choice.directory)
         checked = asyncio.run(checked_source(source))
         policy = PolicyCheck(choice.directory, source.revision if checked.bundle else None)
@@ -233,6 +235,8 @@ def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> 
 
 
 def _findings_of_service(config: Config, service: PolicyService) -> tuple[Finding, ...]:
+    from callability.cli.own_policy import NoAnswer, declared_at  # noqa: PLC0415 - it imports gRPC
+
     try:
         return label_findings(config, declared_at(service))
     except NoAnswer as reason:

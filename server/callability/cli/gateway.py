@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import BaseModel
 
-from callability.cli.application import check_extra
+from callability.cli.application import check_extra, importing
 from callability.cli.config import FormOption, ReportFormat, StartReport, StrictOption
 from callability.cli.gateway_files import (
     GivenApprovalsOption,
@@ -60,7 +60,7 @@ from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.config.config import VARIABLE
 from callability.gateway.config.findings import content
 from callability.gateway.config.model import ConfigFile
-from callability.gateway.serving.http_connections import HttpPort
+from callability.gateway.serving.http_port import HttpPort
 from callability.process.address import AddressRefused
 from callability.process.logs import LogFormat, log_to_standard_error
 from callability.records.recorder import RecordLevel, RecordOptions
@@ -249,8 +249,9 @@ def gateway(
         _log.warning("%s", finding)
     recorded = _records(read, records, record_level, transport)
     # It imports the MCP SDK, which takes longer than everything up to here.
-    from callability.cli import gateway_process  # noqa: PLC0415
-    from callability.gateway.serving.user_socket import UserSocket  # noqa: PLC0415
+    with importing():
+        from callability.cli import gateway_process  # noqa: PLC0415
+        from callability.gateway.serving.user_socket import UserSocket  # noqa: PLC0415
 
     if log_calls:
         gateway_process.log_calls()

@@ -8,22 +8,20 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import typer
 
 from callability.cli.gateway_files import print_refused, records_of
-from callability.cli.options import print_findings
-from callability.cli.own_policy import OwnPolicy
+from callability.cli.options import PolicyRefused, print_findings
 from callability.cli.policy_service import PolicyService
-from callability.cli.served_policy import Loaded, PolicyRefused, load_policy_of
 from callability.cli.terminal import final_exit_code
-from callability.client import Client, PolicyUnavailable
+from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
-from callability.files.policy_origin import PolicyDirectory, origin_at
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway import observability
 from callability.gateway.config import Config, ConfigRefused
@@ -32,7 +30,7 @@ from callability.gateway.observability import Metrics
 from callability.gateway.policy_client import GET_SECONDS, PolicyClient
 from callability.gateway.runtime.runtime import GatewayOptions
 from callability.gateway.runtime.watched_files import LabelCheck
-from callability.gateway.serving.http_connections import HttpPort
+from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import OutputLost, run
 from callability.gateway.serving.user_socket import UserSocket
 from callability.kernel.conditions import SEMANTICS
@@ -42,9 +40,13 @@ from callability.process.uvicorn_server import StopSignals
 from callability.records.format import By
 from callability.records.metrics import RecordMetrics
 from callability.records.recorder import Recorder, RecordOptions
-from callability.records.shadow import Shadow
-from callability.service.edits import Edits, follow_edits, shadow_edits
-from callability.service.metrics import PolicyMetrics
+
+if TYPE_CHECKING:
+    from callability.cli.own_policy import OwnPolicy
+    from callability.cli.served_policy import Loaded
+    from callability.client import Client
+    from callability.records.shadow import Shadow
+    from callability.service.edits import Edits
 
 REFRESHES_A_SECOND = 2
 
@@ -103,6 +105,8 @@ def _connection_counts(states: Mapping[str, int]) -> str:
     return f"{states.get('connected', 0)} of {sum(states.values())} servers connected{others}"
 
 
+FIRST_ANSWER_SECONDS = 2.0
+"""How long the policy waits until an agent has read a first answer; a person at a terminal asks nothing."""
 CALL_SECONDS = 5.0
 """How long a call to a service takes at most, with both attempts."""
 _log = logging.getLogger(__name__)
@@ -148,16 +152,20 @@ async def connected_options(
         policy_address=service.address if service else "",
         by_meaning=by_meaning,
         recorder=recorder,
-        shadow=Shadow(metrics.registry, recorder) if candidate else None,
+        shadow=_shadow(metrics, recorder) if candidate else None,
         command_records=_of_commands(config, records),
     )
     async with AsyncExitStack() as stack, _closing(recorder):
         if options.shadow and candidate:
+            # What compares verdicts and follows policies is imported where one is followed.
+            from callability.files.policy_origin import origin_at  # noqa: PLC0415
+            from callability.service.edits import follow_edits, shadow_edits  # noqa: PLC0415
+
             await stack.enter_async_context(follow_edits(shadow_edits(options.shadow, origin_at(candidate))))
         beginning = _Beginning(stack, options, directory, service)
         with expose(metrics.registry, metrics_address):
             if of_policy is None and service is None and not config.strict_labels:
-                task = asyncio.create_task(beginning.load(), name="loading the policy")
+                task = asyncio.create_task(beginning.load_after_an_answer(), name="loading the policy")
                 stack.push_async_callback(_end, task)
                 yield replace(options, beginning=task)
             else:
@@ -176,12 +184,27 @@ class _Beginning:
         self._directory = directory
         self._service = service
 
+    async def load_after_an_answer(self) -> None:
+        """Load the policy once an agent has read a first answer, which so waits for nothing; or if nobody asks.
+
+        Raises:
+            PolicyRefused: it has errors.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._options.first_answer.wait(), FIRST_ANSWER_SECONDS)
+        # In a thread, so that further requests are answered meanwhile.
+        await asyncio.to_thread(import_module, "callability.cli.own_policy")
+        await self.load()
+
     async def load(self) -> None:
         """Load the policy in the directory, and decide by it.
 
         Raises:
             PolicyRefused: it has errors.
         """
+        from callability.cli.served_policy import load_policy_of  # noqa: PLC0415
+        from callability.files.policy_origin import PolicyDirectory  # noqa: PLC0415
+
         await self.begin(await load_policy_of(PolicyDirectory(self._directory or shipped_policy())))
 
     async def begin(self, of_policy: Loaded | None) -> None:
@@ -192,8 +215,13 @@ class _Beginning:
         """
         options, labels = self._options, self._options.labels
         assert labels is not None
+        from callability.service.edits import follow_edits  # noqa: PLC0415
+
         own = None
         if of_policy:
+            from callability.cli.own_policy import OwnPolicy  # noqa: PLC0415
+            from callability.service.metrics import PolicyMetrics  # noqa: PLC0415
+
             own = OwnPolicy(of_policy, PolicyMetrics(options.metrics.registry), options.recorder)
         client = await self._stack.enter_async_context(_client(own, self._service))
         if own is not None:
@@ -209,6 +237,12 @@ class _Beginning:
 async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def _shadow(metrics: Metrics, recorder: Recorder | None) -> Shadow:
+    from callability.records.shadow import Shadow  # noqa: PLC0415
+
+    return Shadow(metrics.registry, recorder)
 
 
 def _recorder(records: RecordOptions | None, metrics: Metrics, *, semantics: int | None) -> Recorder | None:
@@ -333,6 +367,9 @@ def _edits(
     options: GatewayOptions, own: OwnPolicy | None, directory: Path | None, of_policy: Loaded | None
 ) -> Edits | None:
     """Return the edits of a policy in this process; the shipped one, which has no directory of its own, has none."""
+    from callability.files.policy_origin import PolicyDirectory  # noqa: PLC0415
+    from callability.service.edits import Edits  # noqa: PLC0415
+
     if own is None or of_policy is None or directory is None:
         return None
     options.file_status.policy_broken = lambda: own.is_broken

@@ -126,6 +126,17 @@ def print_findings(findings: Sequence[Finding]) -> None:
         typer.echo(each, err=True)
 
 
+POLICY_REFUSED = "the policy is refused"
+
+
+class PolicyRefused(Exception):
+    """A policy with errors."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(POLICY_REFUSED)
+        self.findings = findings
+
+
 def refuse(findings: Sequence[Finding], message: str) -> NoReturn:
     """Write findings and what they refuse to standard error, and exit with code 1."""
     print_findings(findings)

@@ -8,15 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import grpc
 import typer
-from grpc_health.v1 import health_pb2
 
 from callability.cli.options import leave, refuse
-from callability.cli.service_settings import Effective, settings_or_exit
-from callability.client import Client, Credentials
 from callability.files.certificates import (
     CertificateFiles,
     CertificateRefused,
@@ -34,6 +30,12 @@ from callability.process.address import (
     socket_path,
 )
 from callability.process.regular_file import read_regular
+
+if TYPE_CHECKING:
+    import grpc
+
+    from callability.cli.service_settings import Effective
+    from callability.client import Client
 
 TlsCertificateOption = Annotated[
     Path | None,
@@ -82,7 +84,6 @@ def refuse_certificate(refused: CertificateRefused) -> NoReturn:
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-_Status = health_pb2.HealthCheckResponse.ServingStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,11 @@ class Probe:
 
     async def ask(self, service: str, seconds: float) -> str:
         """Return the status of a service, or the code of the error if there is no answer."""
+        # Most commands with these options ask no service.
+        import grpc  # noqa: PLC0415
+        from grpc_health.v1 import health_pb2  # noqa: PLC0415
+
+        statuses = health_pb2.HealthCheckResponse.ServingStatus
         named = (("grpc.ssl_target_name_override", self.server_name),) if self.server_name else ()
         options = (DIRECT, *named)
         if self.authorities is None:
@@ -111,7 +117,7 @@ class Probe:
             except grpc.aio.AioRpcError as error:
                 typer.echo(f"callability: `{self.address}`: {error.details()}", err=True)
                 return error.code().name
-        return str(_Status.Name(health_pb2.HealthCheckResponse.FromString(reply).status))
+        return str(statuses.Name(health_pb2.HealthCheckResponse.FromString(reply).status))
 
 
 def healthcheck(
@@ -146,6 +152,8 @@ def healthcheck(
     Without options it asks the service of the same environment and config, on this machine, and trusts the certificate
     that it presents. No token is needed. Exit code 0: SERVING. 1: another status, or no answer. 2: usage error.
     """
+    from callability.cli.service_settings import settings_or_exit  # noqa: PLC0415 - as is gRPC
+
     if (tls_certificate is None) != (tls_key is None):
         leave("`--tls-certificate` and `--tls-key` go together", 2)
     client = (_content(tls_certificate), _content(tls_key))
@@ -293,6 +301,8 @@ class PolicyService:
 
         Its calls have the token that the file holds when they are made.
         """
+        from callability.client import Client, Credentials  # noqa: PLC0415 - it imports gRPC
+
         token = token_reader(self.token_file) if self.token_file else None
         credentials = Credentials(channel=self._tls(), token=token)
         return Client.remote([self.address], credentials=credentials, attempt_seconds=seconds / 2, hooks=client_hooks())
@@ -300,6 +310,8 @@ class PolicyService:
     def _tls(self) -> grpc.ChannelCredentials | None:
         if self.ca is None:
             return None
+        import grpc  # noqa: PLC0415 - slow to import
+
         return grpc.ssl_channel_credentials(
             read_regular(self.ca),
             read_regular(self.key) if self.key else None,

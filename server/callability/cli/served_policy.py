@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from callability.cli.options import refuse
-from callability.contract.finding import Finding, finding_lines
+from callability.cli.options import POLICY_REFUSED, PolicyRefused, refuse
+from callability.contract.finding import finding_lines
 from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
 from callability.kernel.policy import CheckedPolicy
 from callability.service.edits import checked_source
-
-REFUSED = "the policy is refused"
-
-
-class PolicyRefused(Exception):
-    """A policy with errors."""
-
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        super().__init__(REFUSED)
-        self.findings = findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +37,7 @@ def loaded_from(origin: PolicyOrigin) -> Loaded:
     try:
         return asyncio.run(load_policy_of(origin))
     except PolicyRefused as refused:
-        refuse(refused.findings, REFUSED)
+        refuse(refused.findings, POLICY_REFUSED)
 
 
 async def load_policy_of(origin: PolicyOrigin) -> Loaded:

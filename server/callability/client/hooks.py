@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
-import grpc
-
 
 class PolicyUnavailable(Exception):
     """The policy gave no answer. That is not a status, and nothing may be called (A.7).
@@ -30,24 +28,6 @@ class InvalidRequest(ValueError):
 
 class ClientClosed(RuntimeError):
     """A call of a client that was closed."""
-
-
-FINAL = frozenset(
-    {
-        grpc.StatusCode.INVALID_ARGUMENT,
-        grpc.StatusCode.UNAUTHENTICATED,
-        grpc.StatusCode.PERMISSION_DENIED,
-        grpc.StatusCode.UNIMPLEMENTED,
-    }
-)
-"""The codes after which no other replica is asked: it would give the same answer."""
-
-
-def no_answer(code: grpc.StatusCode, details: str) -> PolicyUnavailable | InvalidRequest:
-    """Return the error for a call that ended with a code other than OK."""
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return InvalidRequest(details)
-    return PolicyUnavailable(f"the policy service gave no answer ({code.name})", code.name, details)
 
 
 Fields = Mapping[str, str | int | float]

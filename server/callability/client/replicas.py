@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from callability.client.hooks import FINAL, GuardedHooks, InvalidRequest, Metadata, PolicyUnavailable, no_answer
+from callability.client.hooks import GuardedHooks, InvalidRequest, Metadata, PolicyUnavailable
 from callability.process import logs
 from callability.process.address import DIRECT, check_loopback, check_service_address, is_loopback
 from callability.process.logs import REPORT, REQUEST_ID
@@ -26,6 +26,24 @@ PATIENCE_SECONDS = 5.0
 
 REFUSED_PAUSES = (0.1, 0.2, 0.4, 0.8)
 """Seconds before each further attempt at the only address, if it refuses calls; the last one repeats."""
+
+
+FINAL = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+"""The codes after which no other replica is asked: it would give the same answer."""
+
+
+def no_answer(code: grpc.StatusCode, details: str) -> PolicyUnavailable | InvalidRequest:
+    """Return the error for a call that ended with a code other than OK."""
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return InvalidRequest(details)
+    return PolicyUnavailable(f"the policy service gave no answer ({code.name})", code.name, details)
 
 
 class ReplicaState(StrEnum):

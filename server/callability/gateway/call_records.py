@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_types import CallToolResult
 
@@ -22,8 +22,10 @@ from callability.process import logs
 from callability.records.format import Change, Ended, tool_status
 from callability.records.reading import recent_commands
 from callability.records.recorder import Call, Recorder
-from callability.records.shadow import Shadow
 from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolResponse
+
+if TYPE_CHECKING:
+    from callability.records.shadow import Shadow
 
 BY_HAND = "by hand: the file"
 UNSEEN_COMMAND = "not known: commands write no records here"

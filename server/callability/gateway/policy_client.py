@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-import grpc
-
-from callability.client import Client, ClientClosed, InvalidRequest, PolicyUnavailable
+from callability.client import ClientClosed, InvalidRequest, PolicyUnavailable
 from callability.contract.vocabulary import LoadStatus
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
+
+if TYPE_CHECKING:
+    from callability.client import Client
 
 GET_SECONDS = 2.0
 """How long to wait for what a policy declares; the start of a gateway waits too."""
@@ -168,6 +169,9 @@ class _OfStub:
         Raises:
             PolicyUnavailable: there is no answer; the log says so.
         """
+        # A gateway asks by a client.
+        import grpc  # noqa: PLC0415
+
         try:
             return await self._stub.ClassifyLoad(request, timeout=POLICY_SECONDS)
         except (grpc.RpcError, grpc.aio.UsageError) as error:

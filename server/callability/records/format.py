@@ -18,7 +18,6 @@ from google.protobuf.message import Message
 
 from callability.contract.enum_words import ENABLE_STATUS, LIFTED_BY, LOAD_STATUS, RETRY, TOOL_STATUS, EnumWords
 from callability.contract.vocabulary import MAX_BYTES
-from callability.kernel.facts import signals_in_text
 from callability.v1 import callability_service_pb2 as pb
 
 VERSION = 1
@@ -124,6 +123,9 @@ def load_facts_of(request: pb.ClassifyLoadRequest) -> str:
     """Return the facts of a load as JSON: what was read of the text of an error is in them, and the text is not."""
     signals = request.signals
     if request.error_text and not any(signals.HasField(name) for name in ("phase", "failure", "http_status")):
+        # What decides is imported with the first policy.
+        from callability.kernel.facts import signals_in_text  # noqa: PLC0415
+
         found = signals_in_text(request.error_text)
         found.MergeFrom(signals)
         signals = found

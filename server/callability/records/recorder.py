@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from callability.kernel import byte_calls
 from callability.kernel.conditions import SEMANTICS
 from callability.process import logs
 from callability.process.bounded_cache import BoundedCache
@@ -157,6 +156,9 @@ class Recorder:
 
     def _tool_request(self, data: bytes) -> str:
         """Return the part of a line about a request, and keep it; it was decided, so that it can be read."""
+        # What decides is imported with the first policy.
+        from callability.kernel import byte_calls  # noqa: PLC0415
+
         request = byte_calls.read(pb.CheckToolRequest, data)
         agent = request.agent if request.HasField("agent") else None
         name = agent.name.decode() if agent is not None else ""

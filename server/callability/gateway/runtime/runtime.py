@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import Task
+from asyncio import Event, Task
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
@@ -39,7 +39,9 @@ from callability.gateway.upstream import (
     witness_nothing,
 )
 from callability.records.recorder import Recorder
-from callability.records.shadow import Shadow
+
+if TYPE_CHECKING:
+    from callability.records.shadow import Shadow
 
 _NOT_BY_ITSELF = frozenset({LoadStatus.DENIED, LoadStatus.PERMANENT})
 _logger = logging.getLogger(__name__)
@@ -213,6 +215,8 @@ class GatewayOptions:
     """The agent that alone is served: no server beyond its scope is started."""
     beginning: Task[None] | None = None
     """What loads the policy while the gateway answers already; it fails if the policy is refused."""
+    first_answer: Event = field(default_factory=Event)
+    """Set once an agent has read an answer, or if nothing waits for that: what no first answer needs is loaded then."""
     by_meaning: bool = False
     """Whether tools are found by meaning too, which needs the extra `semantic`."""
     recorder: Recorder | None = None

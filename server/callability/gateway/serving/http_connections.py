@@ -1,4 +1,4 @@
-"""The port of a gateway over HTTP, and its connections: how many there may be, and how long one may stay unused."""
+"""Connections over HTTP: how long a client may keep one without using it, and how many there may be."""
 
 from __future__ import annotations
 
@@ -6,63 +6,12 @@ import asyncio
 import errno
 import logging
 import resource
-import socket
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from callability.files.certificates import WatchedCertificates
-from callability.process.address import check_listen, is_loopback, listening, missing_protection
 from callability.process.logs import LogInterval
-
-
-@dataclass(frozen=True, slots=True)
-class HttpPort:
-    """Where a gateway listens. Without certificates, nothing is encrypted.
-
-    `hosts` are the names by which clients may ask, beside those of this machine. `insecure` allows an address other
-    than loopback without encryption or without authentication.
-    """
-
-    address: str
-    certificates: WatchedCertificates | None = None
-    insecure: bool = False
-    hosts: tuple[str, ...] = ()
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of the URL."""
-        return "https" if self.certificates else "http"
-
-    @property
-    def is_local(self) -> bool:
-        """Whether this machine alone can reach it."""
-        return is_loopback(self.address.rpartition(":")[0].removeprefix("[").removesuffix("]"))
-
-    def check(self, *, agents_have_tokens: bool) -> None:
-        """Check that the address may be listened on.
-
-        Raises:
-            AddressRefused: it may not.
-        """
-        by_certificate = self.certificates is not None and self.certificates.files.client_authorities is not None
-        missing = missing_protection(
-            encrypted=self.certificates is not None,
-            authenticated=agents_have_tokens or by_certificate,
-            by="tokens to the agents of the config or `--tls-client-ca`",
-        )
-        check_listen(self.address, missing, any_host=not missing or self.insecure)
-
-    def listen(self) -> socket.socket:
-        """Return a socket that listens.
-
-        Raises:
-            AddressRefused: it cannot be listened on.
-        """
-        return listening(self.address)
-
 
 KEEP_ALIVE_SECONDS = 75
 """Seconds that a connection is kept between two requests: longer than clients keep theirs, many of them for five.

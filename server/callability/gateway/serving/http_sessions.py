@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from callability.gateway.config import HttpConfig
 from callability.gateway.serving.http_connections import most_connections
+from callability.gateway.serving.mcp_server import SESSION
 from callability.process.logs import LogInterval
 
 UNREAD_BYTES = 64 * 1024 * 1024
@@ -126,10 +127,6 @@ class HttpAgents:
             key = " `http.requests_per_agent`" if own else half
             _logger.warning("%s%s (refused since the last such line: %d)", fact, key, happened)
         return TooManyRequests(f"The request was not carried out: {fact}. End a stream, or wait for an answer.")
-
-
-SESSION = "mcp-session-id"
-"""The header with the id of a session."""
 
 
 class TooManySessions(Exception):

@@ -17,7 +17,7 @@ from mcp.server.stdio import stdio_server
 
 from callability.gateway.agents import AgentRouter
 from callability.gateway.runtime.runtime import GatewayOptions, opened_runtime
-from callability.gateway.serving.http_connections import HttpPort
+from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.serving.status_socket import status_socket
 from callability.gateway.serving.streams import limit_unread, readable
@@ -62,7 +62,7 @@ async def run(
         async with opened_runtime(options) as runtime, status_socket(options, runtime.router):
             router = runtime.router
             if listener is None:
-                serve = _serve_stdio(router, agent, lost)
+                serve = _serve_stdio(router, agent, lost, options.first_answer)
             elif isinstance(port, UserSocket):
                 # Over stdio, nothing of the other transports is needed.
                 from callability.gateway.serving.visitors import Visitors  # noqa: PLC0415
@@ -71,6 +71,7 @@ async def run(
             else:
                 from callability.gateway.serving.http_server import serve_http  # noqa: PLC0415
 
+                options.first_answer.set()
                 serve = serve_http(router, port, listener, started, signals, options.metrics)
             serving = asyncio.create_task(serve)
             stopped = asyncio.create_task(signals.requested.wait())
@@ -87,7 +88,7 @@ async def run(
                 await asyncio.wait({serving})
 
 
-async def _serve_stdio(router: AgentRouter, agent: str, lost: asyncio.Future[str]) -> None:
+async def _serve_stdio(router: AgentRouter, agent: str, lost: asyncio.Future[str], first_answer: asyncio.Event) -> None:
     def end(why: str) -> None:
         if not lost.done():
             lost.set_result(why)
@@ -97,7 +98,7 @@ async def _serve_stdio(router: AgentRouter, agent: str, lost: asyncio.Future[str
         async with (
             stdio_server() as (read, write),
             limit_unread(write, end) as outgoing,
-            readable(read, outgoing) as incoming,
+            readable(read, outgoing, first_answer.set) as incoming,
         ):
             await server.run(incoming, outgoing, server.create_initialization_options())
     except BaseExceptionGroup as group:
@@ -105,6 +106,8 @@ async def _serve_stdio(router: AgentRouter, agent: str, lost: asyncio.Future[str
             why = f"the agent cannot be answered on standard output: {(error.strerror or 'error').lower()}"
             raise OutputLost(why) from group
         raise
+    finally:
+        first_answer.set()
 
 
 def _first_system_error(group: BaseExceptionGroup[BaseException]) -> OSError | None:

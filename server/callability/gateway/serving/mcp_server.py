@@ -45,7 +45,6 @@ from callability import __version__
 from callability.client import PolicyUnavailable
 from callability.gateway.agents import AgentRouter
 from callability.gateway.catalog import ConsentAnswer, ConsentRequest
-from callability.gateway.serving.http_sessions import SESSION
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.tools.preflight import EXTENSION, SETTINGS, MalformedRider, RequiredTools
 from callability.gateway.upstream import PassedOn
@@ -53,6 +52,8 @@ from callability.process import logs
 
 KEY = "authorization"
 """The key of the request and its answer in MCP 2026-07-28."""
+SESSION = "mcp-session-id"
+"""The header with the id of a session over HTTP."""
 _NOTHING = {"type": "object", "properties": {}}
 _logger = logging.getLogger(__name__)
 

@@ -154,12 +154,15 @@ class Incoming(Protocol):
 
 @asynccontextmanager
 async def readable(
-    read: Incoming, write: Written
+    read: Incoming, write: Written, further: Callable[[], None]
 ) -> AsyncIterator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
-    """Yield a stream of the messages that can be read; the others are answered with an error."""
+    """Yield a stream of the messages that can be read; the others are answered with an error.
+
+    `further` is called with each message after the first: its sender has read an answer.
+    """
     passing, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     async with anyio.create_task_group() as group:
-        group.start_soon(_hand_on, read, passing, write)
+        group.start_soon(_hand_on, read, passing, write, further)
         async with incoming:
             yield incoming
         group.cancel_scope.cancel()
@@ -169,9 +172,14 @@ async def _hand_on(
     read: Incoming,
     passing: MemoryObjectSendStream[SessionMessage | Exception],
     write: Written,
+    further: Callable[[], None],
 ) -> None:
+    is_first = True
     async with passing:
         async for item in read:
+            if not is_first:
+                further()
+            is_first = False
             if isinstance(item, ValidationError):
                 answer = _answer_to(item)
             elif isinstance(item, SessionMessage) and _is_request_without_id(item):

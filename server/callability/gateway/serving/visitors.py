@@ -167,7 +167,7 @@ class Visitors:
             async with (
                 stdio_server(lines, _Written(writer)) as (read, write),  # type: ignore[arg-type]  # what it uses of files
                 limit_unread(write, end) as outgoing,
-                readable(read, outgoing) as incoming,
+                readable(read, outgoing, self._runtime.options.first_answer.set) as incoming,
             ):
                 await server.run(incoming, outgoing, server.create_initialization_options())
         except BaseExceptionGroup as group:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult
@@ -19,8 +19,10 @@ from callability.gateway.observability import Metrics, log_call
 from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
 from callability.records.recorder import Recorder
-from callability.records.shadow import Shadow
 from callability.v1.callability_service_pb2 import CheckToolResponse
+
+if TYPE_CHECKING:
+    from callability.records.shadow import Shadow
 
 LOOKS = 3
 """How often a tool is judged again because its server lists other tools meanwhile, or because an edit was applied."""

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callability.adapter import InvalidArgument, Judgement, Phrases, tool_counts
 from callability.client.judgements import Judgements
@@ -20,10 +20,12 @@ from callability.gateway.inventory import KnownServer, agent_message
 from callability.gateway.observability import UnreadFacts
 from callability.gateway.policy_client import PolicyClient
 from callability.records.recorder import Recorder
-from callability.records.shadow import Shadow
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.v1.callability_service_pb2 import FactChange
+
+if TYPE_CHECKING:
+    from callability.records.shadow import Shadow
 
 _SERVER, _TOOL, _AGENT = "SERVER", "TOOL", "AGENT"
 _LOG = "check the gateway's log"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
@@ -33,7 +33,9 @@ from callability.gateway.tools.discovery import SCHEMAS, WHOLE, Discovery, Serve
 from callability.gateway.tools.lock_report import LockReports
 from callability.gateway.tools.preflight import Preflight
 from callability.records.recorder import Recorder
-from callability.records.shadow import Shadow
+
+if TYPE_CHECKING:
+    from callability.records.shadow import Shadow
 
 
 def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
