@@ -199,20 +199,24 @@ def login(
 def logout(name: NameArgument, config: ConfigOption) -> None:
     """Remove the stored login of a server.
 
-    A running gateway disconnects the server. The provider gets no notice: end the access there too if the tokens may
-    have been copied. Exit code 0: done, or nothing to do. 1: the config is refused, or the login cannot be removed. 2:
-    there is no such server.
+    A running gateway disconnects the server. The provider is asked to revoke the token if it has an address for that;
+    if it does not, end the access there too. Exit code 0: done, or nothing to do. 1: the config is refused, or the
+    login cannot be removed. 2: there is no such server.
     """
     files = sound_config(config)
     known_server(files.names, name)
     try:
-        was_there = asyncio.run(log_out(files, name))
+        done = asyncio.run(log_out(files, name))
     except StoreUnavailable as error:
         leave(f"the stored login of {as_code(name)} cannot be removed: {error}", 1)
-    if was_there:
-        typer.echo(f"the stored login of server {as_code(name)} is removed{_wake(files, name)}")
-    else:
+    if not done.was_there:
         typer.echo(f"nothing to do: server {as_code(name)} has no stored login")
+        return
+    typer.echo(f"the stored login of server {as_code(name)} is removed{_wake(files, name)}")
+    if done.unrevoked:
+        typer.echo(f"its provider did not revoke the token ({done.unrevoked}): end the access there too", err=True)
+    else:
+        typer.echo("its provider revoked the token")
 
 
 def _wake(config: Config, name: str) -> str:

@@ -38,6 +38,7 @@ from callability.gateway.upstream import (
     target_of,
 )
 from callability.gateway.upstream.authorization import ProviderRefused, Redirect
+from callability.gateway.upstream.http_client import revoke
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 
 FIRST_START_SECONDS = 60.0
@@ -231,6 +232,14 @@ class LoggedIn:
     is_stored: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedOut:
+    """Whether there was a login, and why its provider did not revoke the token; "" if it did."""
+
+    was_there: bool
+    unrevoked: str = ""
+
+
 class LoginDialog:
     """Sends a person to the provider, by a browser or by an address that they open themselves."""
 
@@ -333,21 +342,23 @@ async def log_in(config: Config, server: str, say: Callable[[str], None], *, bro
         await redirect.close()
 
 
-async def log_out(config: Config, server: str) -> bool:
-    """Remove the stored login of a server, and return whether there was one.
+async def log_out(config: Config, server: str) -> LoggedOut:
+    """Remove the stored login of a server, and have its provider revoke the token.
 
     Raises:
-        StoreUnavailable: it cannot be removed.
+        StoreUnavailable: it cannot be removed; no token is revoked.
     """
     stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(server)
     if not stored.login_id():
-        return False
+        return LoggedOut(was_there=False)
     try:
         # A process that renews it would write it again.
         async with stored.lock(LOGOUT_SECONDS):
-            return await stored.remove()
+            login = await stored.read()
+            was_there = await stored.remove()
     except LockHeld:
         raise StoreUnavailable("another process logs in or renews it; try again") from None
+    return LoggedOut(was_there, await revoke(login) if login is not None else "the login cannot be read")
 
 
 async def _failure_of(upstream: Upstream) -> str:

@@ -24,12 +24,13 @@ import keyring.errors
 import pytest
 
 from callability.gateway.config import load_config
-from callability.gateway.offline import LoggedIn, log_in, log_out
+from callability.gateway.offline import LoggedIn, LoggedOut, log_in, log_out
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.upstream import LoginStore, Upstream, UpstreamError, logged_in_target, login_store
 from support.catalogs import Person, agent, entry, gateway, plain
 from support.checkout import TESTS
 from support.commands import callability
+from support.connected_upstream import connected
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, text_of, write_config
 from support.local_policy import local_policy
@@ -374,10 +375,52 @@ async def test_no_call_of_an_agent_authorizes_a_server_of_the_owner(provider: OA
         assert text_of(await call(client, "mail:greet")) == "greet was called"
 
         out = await asyncio.to_thread(callability, "servers", "logout", "mail", "--config", str(config))
-        assert out.stdout == "the stored login of server `mail` is removed; a running gateway applies it\n"
+        removed = "the stored login of server `mail` is removed; a running gateway applies it\n"
+        assert out.stdout == f"{removed}its provider revoked the token\n", out.stderr
         await becomes(lambda: load_of(client), "denied")
         assert not record_of(config).exists()
-        assert not await log_out(load_config(config), "mail")
+        assert not (await log_out(load_config(config), "mail")).was_there
+
+
+async def test_a_logout_has_the_refresh_token_revoked_and_says_if_that_failed(
+    provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """The login is removed in any case; a copy of its refresh token is then worth nothing."""
+    config = config_of(tmp_path, provider)
+    await login(config)
+    copy = record_of(config).read_text()
+    assert await log_out(load_config(config), "mail") == LoggedOut(was_there=True)
+    assert json.loads(copy)["tokens"]["refresh_token"] in provider.heard[-1]
+    record_of(config).write_text(copy)
+    expire(config)
+    assert await opening(config) == DENIED
+    await login(config)
+    provider.echoing = {"/revoke"}
+    assert (await log_out(load_config(config), "mail")).unrevoked == "it answered with HTTP status 400"
+    assert not record_of(config).exists()
+    record_of(config).write_text(copy)
+    change(config, metadata=None)
+    assert await log_out(load_config(config), "mail") == LoggedOut(True, "it has no address for that")
+    record_of(config).write_text(copy.replace(f"{provider.issuer}/revoke", "http://elsewhere.example/revoke"))
+    assert (await log_out(load_config(config), "mail")).unrevoked == "its address for that is not encrypted"
+
+
+async def test_a_server_over_events_is_authorized_like_another(provider: OAuthProvider, tmp_path: Path) -> None:
+    """One dialog; then the stored token is renewed before it is sent, and when a message is refused."""
+    config = write_config(tmp_path, {"mail": {"type": "sse", "url": provider.events_url, "oauth": {}}})
+    assert await opening(config) == DENIED
+    assert await login(config) == LoggedIn("", 2, is_new=True, is_stored=True)
+    expire(config)
+    provider.requests.clear()
+    server = load_config(config).servers["mail"]
+    upstream = Upstream("mail", logged_in_target(server, LoginStore(config).of("mail"), REMEDY), open_seconds=PATIENT)
+    async with connected(upstream) as it:
+        assert provider.requests[:2] == ["POST /token", "GET /mcp/sse"]
+        assert [tool.name for tool in it.tools] == ["greet", "secret"]
+        provider.expire()
+        assert text_of(await it.call("greet", {})) == "greet was called"
+    assert provider.requests.count("POST /token") == 2
+    assert "GET /authorize" not in provider.requests
 
 
 async def load_of(client: Any) -> str:

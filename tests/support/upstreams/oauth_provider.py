@@ -15,6 +15,7 @@ import httpx2
 import uvicorn
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
 from mcp.server.auth.handlers.metadata import MetadataHandler, ProtectedResourceMetadataHandler
+from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -25,15 +26,16 @@ from mcp.server.auth.provider import (
     RefreshToken,
     construct_redirect_uri,
 )
-from mcp.server.auth.routes import build_metadata
+from mcp.server.auth.routes import build_metadata, build_resource_metadata_url
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.server.lowlevel import Server
+from mcp.server.sse import SseServerTransport
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken, ProtectedResourceMetadata
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 Person = Literal["authorize", "decline", "fail", "nobody"]
@@ -103,6 +105,11 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         """The MCP endpoint."""
         return f"{self.issuer}/mcp"
 
+    @property
+    def events_url(self) -> str:
+        """The MCP endpoint over HTTP+SSE."""
+        return f"{self.url}/sse"
+
     def expire(self) -> None:
         """Let the time of all access tokens be over; those that refresh stay."""
         self._access.clear()
@@ -140,7 +147,7 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         await asyncio.gather(*self._server.server_state.tasks, return_exceptions=True)
 
     def _application(self) -> ASGIApp:
-        registration, revocation = ClientRegistrationOptions(enabled=True), RevocationOptions()
+        registration, revocation = ClientRegistrationOptions(enabled=True), RevocationOptions(enabled=True)
         # From strings: a URL that is parsed already has a slash at its end, and issuers are compared as strings.
         settings = AuthSettings.model_validate(
             {
@@ -163,8 +170,26 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
             Route("/.well-known/oauth-protected-resource", self._of_the_server),
             Route("/.well-known/oauth-protected-resource/mcp", self._of_the_server),
             Route("/authorize", self._at_the_person),
+            *self._events(settings),
         ]
         return self._counted(application)
+
+    def _events(self, settings: AuthSettings) -> list[Route | Mount]:
+        """Return the same server over HTTP+SSE."""
+        events = SseServerTransport("/mcp/messages/")
+        assert settings.resource_server_url is not None
+        about = build_resource_metadata_url(settings.resource_server_url)
+
+        async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+            async with events.connect_sse(scope, receive, send) as (incoming, outgoing):
+                server = _mcp_server(self)
+                await server.run(incoming, outgoing, server.create_initialization_options())
+
+        protected = RequireAuthMiddleware(stream, [], about)
+        return [
+            Route("/mcp/sse", protected),
+            Mount("/mcp/messages/", RequireAuthMiddleware(events.handle_post_message, [], about)),
+        ]
 
     def _counted(self, application: ASGIApp) -> ASGIApp:
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:

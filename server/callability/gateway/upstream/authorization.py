@@ -536,6 +536,22 @@ def _offers_login(response: httpx2.Response) -> bool:
     return extract_field_from_www_auth(response, "resource_metadata") is not None
 
 
+def revocation_form(login: Login) -> tuple[dict[str, str], dict[str, str]] | None:
+    """Return the form and the headers that ask a provider to revoke the token of a login; None if it has no token."""
+    tokens = login.tokens
+    if tokens is None:
+        return None
+    is_refresh = tokens.refresh_token is not None
+    form = {
+        "token": tokens.refresh_token or tokens.access_token,
+        "token_type_hint": "refresh_token" if is_refresh else "access_token",
+        "client_id": login.client.client_id,
+    }
+    of_client = Authorization(login.url, login.redirect_uri, None)
+    of_client.context.client_info = login.client
+    return of_client.context.prepare_token_auth(form, {})
+
+
 def _words(error: Exception) -> str:
     if isinstance(error, OAuthRegistrationError):
         return "could not be authorized: its provider does not register this gateway"

@@ -19,7 +19,7 @@ import httpx2
 from mcp_types import INTERNAL_ERROR
 
 from callability.contract.vocabulary import LoadPhase
-from callability.gateway.upstream.authorization import OF_PROVIDER, AuthorizationFailed, NotRenewed
+from callability.gateway.upstream.authorization import OF_PROVIDER, AuthorizationFailed, NotRenewed, revocation_form
 from callability.gateway.upstream.failure import TOO_LONG, Failure
 from callability.gateway.upstream.http_response import (
     Handshake,
@@ -31,6 +31,7 @@ from callability.gateway.upstream.http_response import (
     note,
     plain_cookies,
 )
+from callability.gateway.upstream.login_store import Login
 from callability.gateway.upstream.messages import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.target import HttpTarget
 from callability.gateway.upstream.transport_failure import transport_failure
@@ -59,6 +60,8 @@ NOTIFICATION_SECONDS = 5
 TIMEOUT = httpx2.Timeout(connect=5, write=30, pool=10, read=None)
 # Shorter than the five seconds of many servers, so that a request does not meet the end of a kept connection.
 LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3)
+REVOCATION_SECONDS = 5.0
+"""How long a person who logs out waits for the provider at most, in each phase of the exchange."""
 MAX_REDIRECTS = 3
 # The client counts the requests of an authorization as redirects of the request that needed it.
 AUTHORIZATION_REQUESTS = 12
@@ -193,6 +196,29 @@ def _is_to_another(response: httpx2.Response, request: httpx2.Request) -> bool:
 def _is_unexplained(response: httpx2.Response) -> bool:
     """Say whether a denial names no way to be admitted: it may be of the request, and not of the caller."""
     return response.status_code == http.HTTPStatus.FORBIDDEN and "www-authenticate" not in response.headers
+
+
+async def revoke(login: Login) -> str:
+    """Have the provider revoke the refresh token of a login, or else its access token; return why it did not, or ""."""
+    endpoint = login.metadata and login.metadata.revocation_endpoint
+    form = revocation_form(login)
+    if endpoint is None or form is None:
+        return "it has no address for that" if form is not None else "there is none"
+    url = httpx2.URL(str(endpoint))
+    if url.scheme != "https" and not is_loopback(url.host):
+        return "its address for that is not encrypted"
+    data, headers = form
+    try:
+        async with (
+            httpx2.AsyncClient(
+                verify=trusted_authorities(), timeout=REVOCATION_SECONDS, mounts=_direct(str(url))
+            ) as client,
+            client.stream("POST", url, data=data, headers=headers) as response,
+        ):
+            status = response.status_code
+    except httpx2.HTTPError as error:
+        return f"it cannot be reached ({type(error).__name__})"
+    return "" if status == http.HTTPStatus.OK else f"it answered with HTTP status {status}"
 
 
 def _direct(url: str) -> dict[str, None]:
