@@ -25,16 +25,19 @@ from support.waiting import eventually
 class UserHome:
     """The home of a user with a config; its path is short, as that of a socket has to be."""
 
-    def __init__(self, directory: Path, servers: dict[str, Any], keys: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, config: str = "gateway.json") -> None:
         self.path = directory
-        self.config = directory / ".config" / "callability" / "gateway.json"
-        self.config.parent.mkdir(parents=True)
-        self.config.write_text(json.dumps({"mcpServers": servers, "approvals": "approvals.yaml", **keys}, indent=2))
+        self.config = directory / ".config" / "callability" / config
         self.approvals = self.config.with_name("approvals.yaml")
-        self.approvals.write_text("{}\n")
         others = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "CALLABILITY_"))}
         self.environment = {**others, "HOME": str(directory)}
         self.folder = directory / ".local" / "state" / "callability" / "run"
+
+    def write(self, servers: dict[str, Any], keys: dict[str, Any]) -> None:
+        """Write the config, and an approvals file without records."""
+        self.config.parent.mkdir(parents=True)
+        self.config.write_text(json.dumps({"mcpServers": servers, "approvals": "approvals.yaml", **keys}, indent=2))
+        self.approvals.write_text("{}\n")
 
     @property
     def socket(self) -> Path:
@@ -73,8 +76,13 @@ class UserHome:
     @asynccontextmanager
     async def client(self, agent: str, **options: Any) -> AsyncIterator[Client]:
         """Yield a client that has joined the gateway as an agent."""
-        command = [*COMMAND, "connect", "--agent", agent]
-        parameters = StdioServerParameters(command=command[0], args=command[1:], env=self.environment)
+        async with self.client_by([*COMMAND, "connect", "--agent", agent], **options) as client:
+            yield client
+
+    @asynccontextmanager
+    async def client_by(self, command: Sequence[str], **options: Any) -> AsyncIterator[Client]:
+        """Yield a client whose server is started by a command."""
+        parameters = StdioServerParameters(command=command[0], args=[*command[1:]], env=self.environment)
         async with Client(stdio_client(parameters, errlog=sys.stderr), **options) as client:
             yield client
 
@@ -106,7 +114,8 @@ class UserHome:
 def user_home(servers: dict[str, Any], **keys: Any) -> Iterator[UserHome]:
     """Yield a home with a config."""
     with tempfile.TemporaryDirectory(prefix="home") as directory:
-        home = UserHome(Path(directory), servers, keys)
+        home = UserHome(Path(directory))
+        home.write(servers, keys)
         try:
             yield home
         finally:

@@ -295,6 +295,9 @@ def _source_lines(made: Plan, source: ServerSource) -> Iterator[str]:
         yield f"takes {as_code(server.given)}{as_name}{known}" + "".join(f"; {note}" for note in server.notes)
     for kept in (each for each in made.kept if each.source == source):
         yield f"leaves {as_code(kept.given)} to the client: {kept.reason}"
+    if left := source.client.dialect.approvals_left:
+        yield f"its approvals are not taken: {left}"
+        yield "all its tools are pending: `callability approvals approve SERVER` shows and approves them"
     agent = made.agents.get(source.agent, ())
     if source.agent in made.new_agents or agent:
         yield f"agent {source.agent} gets {', '.join(agent) or 'no server'}"

@@ -72,6 +72,8 @@ class Dialect:
     """A `url` without a type is that of HTTP+SSE."""
     trust: str = ""
     """The trust of every server, if it is not the default: its tools need approvals that cannot be read."""
+    approvals_left: str = ""
+    """Why the approvals of its tools are not taken, if it has some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +414,7 @@ CLIENTS: Sequence[McpClient] = (
             allowed_tools="enabled_tools",
             denied_tools="disabled_tools",
             trust="manual",
+            approvals_left="they are in `config.db`, a database of its own, which callability does not read",
         ),
         cannot_be_installed="it is a proxy itself: its servers are read, and it is not changed",
         processes=("mcpproxy",),

@@ -168,7 +168,7 @@ class _Work:
             self.notes.append("is in quarantine there, and here")
         if self._dialect.trust:
             self.entry["trust"] = self._dialect.trust
-            self.notes.append("its tools are pending: approvals of another proxy are not taken")
+            self.notes.append("its tools are pending")
 
     def take_type(self, given: Entry) -> None:
         """Take the transport, which many clients leave out."""

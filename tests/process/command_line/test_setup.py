@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,18 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.backends.fail import Keyring as NoKeyring
 
+from callability.files.editing import rewrite
 from callability.gateway.config import load_config
 from callability.setup.client_file import read_client_file
 from callability.setup.clients import CLIENTS, ConfigForm, McpClient
 from callability.setup.translation import is_ours
 from support.commands import callability
+from support.gateways import call, shelf, text_of
+from support.page_requests import Browser
+from support.running import COMMAND
+from support.upstreams.good_events import event_server
+from support.user_gateways import UserHome
+from support.waiting import becomes, eventually
 
 SECRET = "hush-hush-0123456789"
 SERVER = """\
@@ -79,9 +89,9 @@ items = [1, 2, 3]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home directory of nobody else."""
-    home = tmp_path / "home"
+    home = short_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_CONFIG_HOME", "CALLABILITY_CONFIG", "CODEX_HOME", "OPENCODE_CONFIG"):
@@ -97,12 +107,14 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def _entry(client: McpClient, command: str, env: Mapping[str, str]) -> dict[str, Any]:
-    given: dict[str, Any] = {"command": command, "args": ["--flag"], "env": dict(env)}
+def _entry(
+    client: McpClient, command: str, env: Mapping[str, str], arguments: Sequence[str] = ("--flag",)
+) -> dict[str, Any]:
+    given: dict[str, Any] = {"command": command, "args": [*arguments], "env": dict(env)}
     if client.name == "goose":
-        return {"type": "stdio", "enabled": True, "cmd": command, "args": ["--flag"], "envs": dict(env)}
+        return {"type": "stdio", "enabled": True, "cmd": command, "args": [*arguments], "envs": dict(env)}
     if client.name == "opencode":
-        return {"type": "local", "command": [command, "--flag"], "environment": dict(env)}
+        return {"type": "local", "command": [command, *arguments], "environment": dict(env)}
     return given
 
 
@@ -229,7 +241,19 @@ def url() -> Iterator[str]:
     thread.join()
 
 
-def _four_clients(home: Path, url: str) -> dict[str, Path]:
+@pytest.fixture
+def events() -> Iterator[str]:
+    """The address of a server on HTTP+SSE."""
+    server = event_server()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/sse"
+        server.should_exit = True
+        thread.join()
+
+
+def _four_clients(home: Path, url: str, events: str) -> dict[str, Path]:
     """Write the configs of four clients with nine servers that start, of which two share a name, and one that cannot be
     known.
     """
@@ -252,6 +276,7 @@ def _four_clients(home: Path, url: str) -> dict[str, Path]:
                 "servers": {
                     "same": stdio("d"),
                     "far": {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {SECRET}"}},
+                    "events": {"type": "sse", "url": events},
                     "unknown": stdio("${workspaceFolder}"),
                 },
             },
@@ -267,29 +292,35 @@ def _four_clients(home: Path, url: str) -> dict[str, Path]:
     tables = "".join(
         f"[mcp_servers.{name}]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(script))}, '{name}']\n"
         + ("disabled_tools = ['e']\n" if name == "e" else "")
-        for name in ("e", "f", "g")
+        for name in ("e", "f")
     )
     paths["codex"].write_text(f"model = 'x'\n\n{tables}")
     return paths
 
 
-def test_a_setup_takes_nine_servers_of_four_clients_and_gives_each_what_it_had(home: Path, url: str) -> None:
-    """Without a question and without an edit by hand; afterwards, every server loads."""
-    paths = _four_clients(home, url)
+@pytest.mark.anyio
+async def test_a_setup_takes_nine_servers_of_four_clients_and_gives_each_what_it_had(
+    home: Path, url: str, events: str, note: Callable[[str], None]
+) -> None:
+    """Without a question and without an edit by hand; afterwards, every server loads, and clients share each."""
+    paths = _four_clients(home, url, events)
     before = {path: path.read_bytes() for path in paths.values()}
+    started = time.perf_counter()
     dry = run("setup", "--dry-run")
+    planned = time.perf_counter() - started
     assert {path: path.read_bytes() for path in paths.values()} == before
     assert not (home / ".config/callability").exists()
     assert "leaves `unknown` to the client: names `${workspaceFolder}`" in dry
     assert "takes `same` as same-vscode; another `same` has another definition" in dry
     said = run("setup", "--yes")
+    note(f"dry run of nine servers {planned:.1f} s; with writing and starting {time.perf_counter() - started:.1f} s")
     assert "9 of 9 servers loaded" in said
     config = load_config(home / ".config/callability/gateway.yaml", {})
     assert {name: agent.servers for name, agent in config.agents.items()} == {
         "claude-code": ("a", "shared"),
         "cursor": ("b", "shared", "same"),
-        "vscode": ("same-vscode", "far"),
-        "codex": ("e", "f", "g"),
+        "vscode": ("same-vscode", "far", "events"),
+        "codex": ("e", "f"),
     }
     assert config.servers["e"].disabled_tools == ("e",)
     assert config.secrets == {"B_TOKEN": SECRET, "FAR_AUTHORIZATION": SECRET}
@@ -298,9 +329,119 @@ def test_a_setup_takes_nine_servers_of_four_clients_and_gives_each_what_it_had(h
     assert "nothing to do" in run("setup", "--yes")
     for path in (home / ".config/callability").rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+    gateway = UserHome(home, "gateway.yaml")
+    joining = [client for client in CLIENTS if client.name in ("claude-code", "cursor", "vscode")]
+    started = time.perf_counter()
+    try:
+        seen = await asyncio.gather(*(_connected(gateway, client, paths[client.name]) for client in joining))
+        note(f"three clients at once see their servers after {time.perf_counter() - started:.1f} s")
+        assert seen == [sorted(config.agents[client.name].servers) for client in joining]
+        assert len(gateway.gateways) == 1
+        for tool in ("a", "shared", "b", "c", "d", "e", "f"):
+            assert len(gateway.processes(str(home / "one.py"), tool)) == 1, tool
+    finally:
+        gateway.end()
     run("setup", "--undo", "--yes")
     assert {path: path.read_bytes() for path in paths.values()} == before
-    assert [*(home / ".config/callability").iterdir()] == []
+    # What the gateway wrote while it ran is no part of the setup.
+    assert {path.name for path in (home / ".config/callability").iterdir()} <= {"approvals.seen.json", "run"}
+
+
+async def _connected(gateway: UserHome, client: Client, path: Path) -> list[str]:
+    """Start what a client has in its config, and return the servers that its agent sees, once they are loaded."""
+    [command] = [_command(entry) for entry in _servers(client, path).values() if is_ours(entry)]
+    async with gateway.client_by(command) as it:
+
+        async def statuses() -> set[str]:
+            listed = (await it.call_tool("upstream_servers", {})).structured_content
+            return {(each.get("load") or {}).get("status", "") for each in (listed or {})["servers"]}
+
+        await becomes(statuses, {"available"})
+        listed = (await it.call_tool("upstream_servers", {})).structured_content
+        return sorted(each["name"] for each in (listed or {})["servers"])
+
+
+def _command(entry: Mapping[str, Any]) -> list[str]:
+    """Return the command line of an entry, as its client runs it."""
+    command = entry.get("command", entry.get("cmd"))
+    if isinstance(command, list):
+        return command
+    if isinstance(command, Mapping):
+        return [command["path"], *command["args"]]
+    return [str(command), *entry["args"]]
+
+
+@pytest.mark.anyio
+async def test_every_client_makes_the_round_trip(home: Path) -> None:
+    """Its server is imported, our entry is installed and run, a call is refused, a person approves the tool on the
+    page, the call is answered, and an undo restores its file. One gateway serves all of them.
+    """
+    entry = shelf(home, "shelf", *({"name": client.name, "description": "Greets."} for client in CLIENTS))
+    paths = {client.name: _written_with(client, home, entry) for client in CLIENTS}
+    before = {path: path.read_bytes() for path in paths.values()}
+    said = run("setup", "--yes")
+    assert "its approvals are not taken: they are in `config.db`" in said
+    assert "takes `shelf` as shelf-mcpproxy-go" in said
+    # The operator wants each tool to be reviewed.
+    rewrite(home / ".config/callability/gateway.yaml", {"mcpServers": {"shelf": {"trust": "manual"}}})
+    gateway = UserHome(home, "gateway.yaml")
+    page: Browser | None = None
+    try:
+        for client in CLIENTS:
+            server, command = "shelf", [*COMMAND, "connect", "--agent", client.name]
+            if client.cannot_be_installed:
+                server = "shelf-mcpproxy-go"
+                assert paths[client.name].read_bytes() == before[paths[client.name]]
+            else:
+                [command] = map(_command, _servers(client, paths[client.name]).values())
+            async with gateway.client_by(command) as it:
+                page = page or await asyncio.to_thread(_signed_in, gateway)
+                refused = await call(it, f"{server}:{client.name}")
+                assert "pending_approval" in refused.model_dump_json(), client.name
+                shown = page.shown("waiting", server, client.name)
+                assert page.act("approve", server, client.name, shown["sha256"]).is_success, client.name
+                assert text_of(await call(it, f"{server}:{client.name}")) == f"{client.name} was called"
+    finally:
+        gateway.end()
+    run("setup", "--undo", "--yes")
+    assert {path: path.read_bytes() for path in paths.values()} == before
+
+
+def _written_with(client: Client, home: Path, server: Mapping[str, Any]) -> Path:
+    """Write a config of a client with one server, `shelf`, and return its path."""
+    path, key = client.files(home)[0], client.keys[0]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entry = _entry(client, server["command"], {}, server["args"])
+    match client.form:
+        case Form.JSON:
+            path.write_text(json.dumps({key: {"shelf": entry}}))
+        case Form.YAML:
+            path.write_text(f"{key}:\n  shelf: {json.dumps(entry)}\n")
+        case Form.TOML:
+            path.write_text(
+                f"[{key}.shelf]\ncommand = {json.dumps(entry['command'])}\nargs = {json.dumps(entry['args'])}\n"
+            )
+    return path
+
+
+def _signed_in(gateway: UserHome) -> Browser:
+    """Open the page as a person does, and return it once the servers are loaded."""
+    url, code = gateway.open_page()
+    page = Browser(url)
+    page.sign_in(code)
+    eventually(lambda: not any(each["loading"] for each in page.state()["servers"]))
+    return page
+
+
+def test_paths_of_a_platform_that_was_not_run_are_labelled(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first line of the plan, and the path is that of the platform."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    client = next(client for client in CLIENTS if client.name == "vscode")
+    path = _written(client, home)
+    assert "Library/Application Support" in str(path)
+    lines = run("setup", "--dry-run").splitlines()
+    assert lines[0] == "the paths of this platform are from the clients' documentation, and have not been run"
+    assert any(str(path) in line for line in lines)
 
 
 def test_a_setup_adds_to_a_config_of_a_person_and_takes_back_only_that(home: Path) -> None:
