@@ -7,24 +7,19 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-import uvicorn
-from mcp.server.sse import SseServerTransport
 from mcp_types import CallToolResult, TextContent
-from starlette.applications import Starlette
-from starlette.routing import Mount, Route
-from starlette.types import Receive, Scope, Send
 
 from callability.gateway.upstream import HttpTarget, Upstream, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.failure import MESSAGE_BYTES
 from support.connected_upstream import connected
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, write_config
-from support.upstreams import good_stdio
 from support.upstreams.bad_events import HEAD, REFUSED, Answer, BadEvents, answer, event
 from support.upstreams.bad_http import BadHttp, Cut, reply
+from support.upstreams.good_events import event_server
 
 pytestmark = pytest.mark.anyio
 
@@ -76,15 +71,7 @@ async def failure_of(it: Upstream) -> str:
 @asynccontextmanager
 async def sdk_server() -> AsyncGenerator[str]:
     """Serve the good server by the SDK's own HTTP+SSE, and give its URL."""
-    events = SseServerTransport("/messages/")
-
-    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-        async with events.connect_sse(scope, receive, send) as (incoming, outgoing):
-            server = good_stdio.build()
-            await server.run(incoming, outgoing, server.create_initialization_options())
-
-    app = Starlette(routes=[Mount("/messages/", events.handle_post_message), Route("/sse", _Get(stream))])
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1))
+    server = event_server()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
@@ -92,20 +79,6 @@ async def sdk_server() -> AsyncGenerator[str]:
         finally:
             server.should_exit = True
             await serving
-
-
-class _Get:
-    """Answers GET alone."""
-
-    def __init__(self, application: Any) -> None:
-        self._application = application
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "GET":
-            await self._application(scope, receive, send)
-            return
-        await send({"type": "http.response.start", "status": 405, "headers": []})
-        await send({"type": "http.response.body"})
 
 
 @pytest.mark.parametrize("transport", ["sse", None])

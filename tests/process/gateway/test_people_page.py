@@ -3,60 +3,21 @@
 from __future__ import annotations
 
 import re
-import ssl
 import subprocess
 from collections.abc import Iterator
-from typing import Any
 
-import httpx2
 import pytest
 
 from callability.connect.meeting_place import PROTOCOL
+from callability.files.shipped_policy import shipped_policy
 from support.gateways import READ, SEND, call, shelf
+from support.page_requests import Browser
 from support.running import COMMAND
 from support.user_gateways import UserHome, agents, user_home
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-PLAIN = ssl.create_default_context()
 WIPE = {"name": "wipe", "description": "Wipes the disk."}
-
-
-class Browser:
-    """What a page requests, in a session or in none."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        found = re.search(r'name="callability-token" content="([^"]+)"', httpx2.get(url, verify=PLAIN).text)
-        assert found
-        self.headers = {"callability-token": found[1], "origin": url.rstrip("/"), "sec-fetch-site": "same-origin"}
-
-    def post(self, what: str, headers: dict[str, str] | None = None, **body: str) -> httpx2.Response:
-        """Send a request."""
-        given = {**self.headers, **(headers or {})}
-        return httpx2.post(f"{self.url}{what}", json=body, headers=given, timeout=120, verify=PLAIN)
-
-    def sign_in(self, code: str) -> None:
-        """Sign in by a code."""
-        answer = self.post("sign-in", code=code)
-        assert answer.status_code == 200, answer.text
-        self.headers["callability-session"] = answer.json()["session"]
-
-    def state(self, agent: str = "") -> dict[str, Any]:
-        """Return what the page shows."""
-        state: dict[str, Any] = self.post("state", agent=agent).json()
-        return state
-
-    def act(self, act: str, server: str, tool: str = "", seen: str = "") -> httpx2.Response:
-        """Decide something about what was seen."""
-        return self.post("act", act=act, server=server, tool=tool, seen=seen)
-
-    def shown(self, part: str, server: str, tool: str = "") -> dict[str, Any]:
-        """Return a tool, or a server, as the page shows it in one of its parts."""
-        name = {"name": server} if part == "servers" else {"server": server, "tool": tool}
-        found: list[dict[str, Any]] = [each for each in self.state()[part] if name.items() <= each.items()]
-        [only] = found
-        return only
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +170,33 @@ def test_a_lock_of_the_operator_is_shown_with_its_line_and_never_lifted(home: Us
     why = browser.post("why", server="denied", tool="wipe").json()
     line = next(number for number, text in enumerate(before.splitlines(), 1) if text.strip() == '"wipe"')
     assert why["rule"] == "operator-denied"
-    assert [each["place"] for each in why["places"]] == [f"{home.config}:{line}:9"]
+    assert [each["place"] for each in why["places"]] == [_place_of_rule("operator-denied"), f"{home.config}:{line}:9"]
+
+
+def test_a_lock_by_an_approval_record_is_shown_with_its_line(home: UserHome, browser: Browser) -> None:
+    """And with the line of the rule that reads it; a tool without a record has the file alone."""
+    fresh = browser.post("why", server="files", tool="wipe").json()
+    assert [each["place"] for each in fresh["places"]] == [_place_of_rule("awaiting-review"), str(home.approvals)]
+    assert browser.act(
+        "block", "mail", "send_mail", browser.shown("callable", "mail", "send_mail")["sha256"]
+    ).is_success
+    why = browser.post("why", server="mail", tool="send_mail").json()
+    rule, record = (each["place"] for each in why["places"])
+    assert rule == _place_of_rule("user-off")
+    file, line, column = record.rsplit(":", 2)
+    assert file == str(home.approvals)
+    assert home.approvals.read_text().splitlines()[int(line) - 1][int(column) - 1 :].strip('"').startswith("send_mail")
+    seen = browser.shown("locked", "mail", "send_mail")["sha256"]
+    assert browser.act("unblock", "mail", "send_mail", seen).is_success
+
+
+def _place_of_rule(rule: str) -> str:
+    """Return the place of a rule of the shipped policy."""
+    file = shipped_policy() / "callability.yaml"
+    for number, text in enumerate(file.read_text().splitlines(), 1):
+        if found := re.match(rf"  - \{{?(?=id: {rule}\b)", text):
+            return f"{file}:{number}:{5 if found[0].endswith('{') else found.end() + 1}"
+    raise AssertionError(rule)
 
 
 _SAY = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -12,12 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mcp import Client
 
 from callability.connect.meeting_place import PROTOCOL
+from support.catalogs import MODES, Agent, Person, entry
 from support.checkout import UPSTREAMS
-from support.gateways import READ, SEND, call, retrieve, shelf
+from support.gateways import READ, SEND, call, retrieve, shelf, text_of
 from support.running import COMMAND
+from support.upstreams.oauth_provider import OAuthProvider
 from support.user_gateways import UserHome, agents, user_home
+from support.waiting import becomes
 
 pytestmark = pytest.mark.anyio
 RICH = {"command": sys.executable, "args": [str(UPSTREAMS / "rich.py")]}
@@ -29,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserHome]:
     directory = tmp_path_factory.mktemp("servers")
     servers = {"files": shelf(directory, "files", READ), "mail": shelf(directory, "mail", SEND), "rich": RICH}
     scopes = agents(cursor=["files"], claude=["files", "mail"], codex=["rich"])
-    with user_home(servers, agents=scopes) as made:
+    with user_home(servers, agents=scopes, deadlines={"open_seconds": 60}) as made:
         yield made
 
 
@@ -66,6 +71,45 @@ async def test_the_calls_of_a_client_that_is_killed_are_cancelled(home: UserHome
         killed.communicate()
         # It answers once a call that waited was cancelled.
         assert not (await call(other, "rich:was cancelled")).is_error
+
+
+async def test_a_call_that_a_client_cancels_is_cancelled_at_the_server(home: UserHome) -> None:
+    """The client stays connected, and its next call is answered."""
+    async with home.client("codex") as client:
+        waiting = asyncio.create_task(call(client, "rich:wait"))
+        assert not (await call(client, "rich:is waiting")).is_error
+        waiting.cancel()
+        assert not (await call(client, "rich:was cancelled")).is_error
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_dialog_is_shown_by_the_client_whose_agent_needs_it(home: UserHome) -> None:
+    """In both revisions of MCP; the other client of the gateway, which enabled nothing, is asked nothing."""
+    async with OAuthProvider() as provider:
+        before = home.config.read_text()
+        config = json.loads(before)
+        config["catalog"] = {"greeter": entry(provider)}
+        for name in ("codex", "cursor"):
+            config["agents"][name]["servers"].append("greeter")
+        home.config.write_text(json.dumps(config, indent=2))
+        try:
+            other = Person()
+            async with home.client("cursor", elicitation_callback=other) as beside:
+                for mode in MODES:
+                    person = Person()
+                    async with home.client("codex", mode=mode, elicitation_callback=person) as client:
+                        it = Agent(client, person)
+                        await becomes(lambda: _has_catalog(client), True)
+                        assert not (await it.enable()).is_error
+                        assert len(person.dialogs) == 1
+                        assert text_of(await call(client, "greeter:greet")) == "greet was called"
+                        await it.disable()
+                await beside.list_tools()
+            assert other.dialogs == []
+        finally:
+            home.config.write_text(before)
 
 
 def test_what_a_client_sent_before_it_closed_its_end_is_answered(home: UserHome) -> None:
@@ -227,6 +271,10 @@ def test_units_of_systemd_are_written_and_removed(tmp_path: Path) -> None:
         missing = home.run("connect", "--install", env={**environment, "PATH": str(tmp_path / "nothing")})
         assert missing.returncode == 1
         assert "the gateway is started on demand, which needs no installation" in missing.stderr
+
+
+async def _has_catalog(client: Client) -> bool:
+    return "enable_server" in {tool.name for tool in (await client.list_tools()).tools}
 
 
 def _waiting_client(home: UserHome) -> subprocess.Popen[bytes]:

@@ -14,6 +14,7 @@ from callability.contract.finding import Place, as_code
 from callability.contract.vocabulary import LiftedBy, ToolStatus, unrecordable
 from callability.files import document
 from callability.files.editing import EditRefused, Tree, Value, rewrite
+from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config.approvals import (
     DEFAULT_APPROVALS,
     ApprovalRecord,
@@ -31,6 +32,8 @@ from callability.v1.callability_service_pb2 import ExplainToolResponse
 Plain = dict[str, Any]
 MAX_FIELDS = 200
 """Fields of a definition that are shown one by one; a server decides how many it has."""
+RULES = "callability.yaml"
+"""The file of a policy in whose rules a tool is locked."""
 _FIRST = ("name", "title", "description")
 _Fields = list[dict[str, str | None]]
 
@@ -80,12 +83,14 @@ class Overview:
         """
         known = self._runtime.inventory.known_servers()[server]
         response = await self._runtime.decisions_for(agent).explain(known, tool)
+        # It reads files.
+        places = await asyncio.to_thread(lambda: [*self._places(known, server, tool, response)])
         return {
             "why": response.trials[-1].why if response.trials else "",
             "rule": response.verdict.rule,
             "revision": response.revision,
             "facts": [{"fact": each.fact, "value": each.value} for each in response.facts],
-            "places": [*self._places(known, server, tool, response)],
+            "places": places,
         }
 
     def _server(self, name: str, known: KnownServer, judgement: Judgement) -> Plain:
@@ -148,7 +153,8 @@ class Overview:
         return fields
 
     def _places(self, known: KnownServer, server: str, tool: str, response: ExplainToolResponse) -> Iterator[Plain]:
-        """Yield the lines of the files that give the facts by which a tool is locked."""
+        """Yield the line of the rule that locks a tool, and those that give the facts by which it does."""
+        yield self._place_of_rule(response.verdict.rule)
         config = self._runtime.files.config
         section = "catalog" if server in config.catalog else "mcpServers"
         read = {fact.fact: fact.value for trial in response.trials[-1:] for fact in trial.reads}
@@ -165,8 +171,18 @@ class Overview:
                 yield _place(at, "`disabled_tools` names it")
         approvals = self._runtime.files.approvals_path(config)
         if approvals and any(fact.startswith("approval.") for fact in read):
-            words = "its approval record" if tool in (known.records or {}) else "it has no approval record"
-            yield {"place": str(approvals), "words": words}
+            if tool in (known.records or {}):
+                yield _place(_place_in(approvals, (server, tool)), "its approval record")
+            else:
+                yield _place(Place(str(approvals)), "it has no approval record")
+
+    def _place_of_rule(self, rule: str) -> Plain:
+        """Return the line of a rule, as the files of the policy are written now; or the service that decides by it."""
+        options = self._runtime.options
+        if options.policy_address:
+            return {"place": options.policy_address, "words": f"rule `{rule}`, at the service that decides"}
+        file = (options.policy_directory or shipped_policy()) / RULES
+        return _place(_place_in(file, ("rules", rule)), f"rule `{rule}`")
 
 
 def approval_of(known: KnownServer, tool: UpstreamTool, record: ApprovalRecord | None) -> str:
@@ -241,6 +257,29 @@ def _values(definition: Plain) -> Iterator[tuple[str, str]]:
             waiting += [(f"{path}[{index}]", part[index]) for index in reversed(range(len(part)))]
         else:
             yield path, part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)
+
+
+def _place_in(file: Path, location: tuple[str, str]) -> Place:
+    """Return where something is in a file, as it is written now: under a key, or an item with an `id` in a list."""
+    section, name = location
+    try:
+        root = document.read(file)
+    except document.Refused:
+        return Place(str(file))
+    node = root.get(section) if isinstance(root, document.DocumentMapping) else None
+    match node:
+        case document.DocumentMapping(entries=entries):
+            found = [key.place for key, _ in entries if key.value == name]
+        case document.DocumentSequence(items=items):
+            found = [item.place for item in items if _id_of(item) == name]
+        case _:
+            found = []
+    return found[0] if found else Place(str(file))
+
+
+def _id_of(item: document.Node) -> object:
+    value = item.get("id") if isinstance(item, document.DocumentMapping) else None
+    return value.value if isinstance(value, document.Scalar) else None
 
 
 def _place(place: Place, words: str) -> Plain:

@@ -132,6 +132,7 @@ export function serverParts(item, act) {
   const reason = item.load?.error ?? item.reason;
   if (reason) parts.push(make("p", {}, ...visible(reason)));
   if (item.note) parts.push(make("p", { class: "hint" }, ...visible(item.note)));
+  if (item.catalog) parts.push(make("p", { class: "hint" }, "It is of the catalog: agents enable and disable it, and no command does."));
   if (item.names.length) {
     const names = item.names.flatMap((name, index) => [index ? ", " : "", make("code", {}, ...visible(name))]);
     const summary = make("summary", {}, `Its tools (${item.names.length}); definitions are not kept in quarantine`);
