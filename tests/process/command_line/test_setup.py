@@ -347,7 +347,7 @@ async def test_a_setup_takes_nine_servers_of_four_clients_and_gives_each_what_it
     assert {path.name for path in (home / ".config/callability").iterdir()} <= {"approvals.seen.json", "run"}
 
 
-async def _connected(gateway: UserHome, client: Client, path: Path) -> list[str]:
+async def _connected(gateway: UserHome, client: McpClient, path: Path) -> list[str]:
     """Start what a client has in its config, and return the servers that its agent sees, once they are loaded."""
     [command] = [_command(entry) for entry in _servers(client, path).values() if is_ours(entry)]
     async with gateway.client_by(command) as it:
@@ -395,7 +395,8 @@ async def test_every_client_makes_the_round_trip(home: Path) -> None:
             else:
                 [command] = map(_command, _servers(client, paths[client.name]).values())
             async with gateway.client_by(command) as it:
-                page = page or await asyncio.to_thread(_signed_in, gateway)
+                if page is None:
+                    page = await asyncio.to_thread(_signed_in, gateway)
                 refused = await call(it, f"{server}:{client.name}")
                 assert "pending_approval" in refused.model_dump_json(), client.name
                 shown = page.shown("waiting", server, client.name)
@@ -407,17 +408,18 @@ async def test_every_client_makes_the_round_trip(home: Path) -> None:
     assert {path: path.read_bytes() for path in paths.values()} == before
 
 
-def _written_with(client: Client, home: Path, server: Mapping[str, Any]) -> Path:
+def _written_with(client: McpClient, home: Path, server: Mapping[str, Any]) -> Path:
     """Write a config of a client with one server, `shelf`, and return its path."""
-    path, key = client.files(home)[0], client.keys[0]
+    path: Path = client.files(home)[0]
+    key = client.keys[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     entry = _entry(client, server["command"], {}, server["args"])
     match client.form:
-        case Form.JSON:
+        case ConfigForm.JSON:
             path.write_text(json.dumps({key: {"shelf": entry}}))
-        case Form.YAML:
+        case ConfigForm.YAML:
             path.write_text(f"{key}:\n  shelf: {json.dumps(entry)}\n")
-        case Form.TOML:
+        case ConfigForm.TOML:
             path.write_text(
                 f"[{key}.shelf]\ncommand = {json.dumps(entry['command'])}\nargs = {json.dumps(entry['args'])}\n"
             )

@@ -26,8 +26,9 @@ from callability.client import (
 )
 from callability.client import local as local_client
 from callability.client.held_policy import BundleFile, HeldPolicy
-from callability.client.hooks import GuardedHooks, no_answer
+from callability.client.hooks import GuardedHooks
 from callability.client.local import MANY_TOOLS, LocalDecisions
+from callability.client.replicas import no_answer
 from callability.compiler.bundle_writing import payload_of
 from callability.contract.vocabulary import ToolStatus
 from callability.kernel.conditions import SEMANTICS

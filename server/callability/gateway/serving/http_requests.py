@@ -21,12 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from callability.gateway.config import HttpConfig
 from callability.gateway.serving.http_connections import ABORT
 from callability.gateway.serving.http_sessions import (
-    SESSION,
     HttpAgents,
     HttpSessions,
     TooManyRequests,
     TooManySessions,
 )
+from callability.gateway.serving.mcp_server import SESSION
 
 PIECE_BYTES = 65_536
 """Bytes of an answer that are given to a connection at once."""
