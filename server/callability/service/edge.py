@@ -10,10 +10,11 @@ import asyncio
 import contextvars
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
+from types import coroutine
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import grpc
@@ -278,6 +279,8 @@ SECONDS = 5.0
 """Seconds in which a request arrives, once it has its place."""
 HELD_BYTES = 16_384
 """Bytes of a request that keeps its place until its call ends: it takes memory for as long."""
+COPIED_BYTES = 262_144
+"""Bytes of a request that takes long to copy."""
 _TOO_SLOW = "the request has not arrived within {:g} s: try again"
 
 
@@ -289,6 +292,61 @@ class _Arriving:
     """The context of its call."""
 
 
+class Copies:
+    """Lets other calls go on between requests that have arrived. Use one for all requests of an event loop.
+
+    gRPC copies a request into Python when its call goes on. Large ones often arrive together, from as many connections,
+    and would keep the event loop from everything else until all of them are copied. Which request is large is not known
+    before, so the last to arrive and the first take turns: a small one waits for two others, whatever came before it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._copying = False
+        """Whether a large request was copied, and other calls have not had their turn since."""
+        self._last_first = False
+
+    @coroutine
+    def take(self, read: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """Return what is read, when it has arrived and it is its turn to be copied."""
+        loop = asyncio.get_running_loop()
+        error: BaseException | None = None
+        turn: asyncio.Future[None] | None = None
+        while True:
+            try:
+                waits_for = read.throw(error) if error else read.send(None)
+            except StopIteration as end:
+                if isinstance(end.value, TooLarge) or size_of(end.value) > COPIED_BYTES:
+                    self._copying = True
+                    loop.call_soon(self._give_turn)
+                    turn = None
+                return end.value
+            finally:
+                if turn is not None:
+                    self._give_turn()
+                    turn = None
+            try:
+                yield waits_for
+                if self._copying:
+                    turn = loop.create_future()
+                    self._waiting.append(turn)
+                    yield from turn
+                error = None
+            except BaseException as raised:
+                error = raised
+                if turn is not None and turn.cancelled():
+                    turn = None
+
+    def _give_turn(self) -> None:
+        while self._waiting:
+            self._last_first = not self._last_first
+            turn = self._waiting.pop() if self._last_first else self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._copying = False
+
+
 class ReadingPlaces:
     """Reads requests, so many at a time. A connection has at most a quarter of the places, and connections take turns.
 
@@ -297,7 +355,10 @@ class ReadingPlaces:
     dropped that was read in part.
     """
 
-    def __init__(self, places: int, line: int, pressed: float, metrics: CallMetrics, ended: Ended) -> None:
+    def __init__(
+        self, places: int, line: int, pressed: float, metrics: CallMetrics, ended: Ended, copies: Copies
+    ) -> None:
+        self._copies = copies
         self._free = places
         self._share = max(1, places // 4)
         self._line = line
@@ -328,7 +389,7 @@ class ReadingPlaces:
         self._look_later(loop)
         size = 0
         try:
-            request: Any = await context.read()
+            request: Any = await self._copies.take(context.read())
             if request is grpc.aio.EOF:
                 return None
             size = size_of(request)

@@ -34,7 +34,7 @@ from callability.service import health
 from callability.service.admission import Admission, Streams, Turns
 from callability.service.callers import WatchedCallers
 from callability.service.calls import PolicyCalls, PolicyWatches, ServedPolicy
-from callability.service.edge import Answer, Method, Places, ReadingPlaces, streaming, unary
+from callability.service.edge import Answer, Copies, Method, Places, ReadingPlaces, streaming, unary
 from callability.service.guard import ClientCertificates, Guard, most_connections
 from callability.service.health import Health, Reflection
 from callability.service.metrics import CallMetrics, PolicyMetrics
@@ -302,7 +302,7 @@ class Server:
         self.served = ServedPolicy(checked, metrics, recorder, shadow)
         self._watches = PolicyWatches(self.served)
         about_policy = PolicyCalls(self.served, concurrent_calls)
-        places, turns, large = Places(concurrent_calls), Turns(), LargeRequests()
+        places, turns, large, copies = Places(concurrent_calls), Turns(), LargeRequests(), Copies()
         methods: Mapping[str, Mapping[str, Answer]] = {
             CALLABILITY: {
                 name: turns.answer(method, places, 0 if name == _SLOW else _AT_ONCE_BYTES)
@@ -310,10 +310,10 @@ class Server:
             },
             POLICY: {"GetPolicy": _any(about_policy.get_policy), "ValidatePolicy": _any(about_policy.validate_policy)},
         }
-        reading = ReadingPlaces(64, concurrent_calls, 1.0, calls, large.note_end)
-        in_bulk = ReadingPlaces(16, 256, 2.0, calls, large.note_end)
+        reading = ReadingPlaces(64, concurrent_calls, 1.0, calls, large.note_end, copies)
+        in_bulk = ReadingPlaces(16, 256, 2.0, calls, large.note_end, copies)
         # Without credentials, anybody may take these: a probe whose request has not arrived at once waits for nothing.
-        self._health = Health(ReadingPlaces(2, 256, 0.05, calls, large.note_end), large.note_end)
+        self._health = Health(ReadingPlaces(2, 256, 0.05, calls, large.note_end, copies), large.note_end)
         handlers = {
             **{
                 f"/{service}/{name}": unary(
