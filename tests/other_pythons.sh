@@ -17,6 +17,12 @@ find_python() {
   return 1
 }
 
+# install ARGUMENT...: installs into the current virtual environment; from what was downloaded before, if that is all there.
+install() {
+  "$UV" pip install --quiet --build-constraint ops/requirements/build.txt --offline "$@" 2>/dev/null ||
+    "$UV" pip install --quiet --build-constraint ops/requirements/build.txt "$@"
+}
+
 # check NAME VERSION LOCK: runs the tests on a version of Python with the packages of a lock file.
 check() {
   local environment=$ENVIRONMENTS/$1 lock=ops/requirements/$3.txt found
@@ -27,8 +33,8 @@ check() {
   if ! cmp --silent "$lock" "$environment/installed"; then
     "$UV" venv --quiet --clear --python "$found" "$environment"
     export VIRTUAL_ENV=$environment
-    "$UV" pip install --quiet --build-constraint ops/requirements/build.txt --require-hashes --requirement "$lock"
-    "$UV" pip install --quiet --build-constraint ops/requirements/build.txt --no-deps --editable .
+    install --require-hashes --requirement "$lock"
+    install --no-deps --editable .
     cp "$lock" "$environment/installed"
   fi
   echo "Unit tests with $1 ($found)"
