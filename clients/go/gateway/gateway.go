@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -109,7 +110,7 @@ func (g *Gateway) search(query string, judgement *callability.Judgement) (found,
 			g.Search(query, documents(judgement, judgement.LockedNames()))
 	}
 	indexes := g.indexesOf(judgement)
-	return indexes.callable.Search(query), indexes.locked.Search(query)
+	return indexes.callable.SearchNear(query), indexes.locked.Search(query)
 }
 
 func documents(judgement *callability.Judgement, names []string) []Document {
@@ -150,23 +151,47 @@ func indexOf(judgement *callability.Judgement, names []string) *search.Index {
 		if text.Description != nil {
 			found[place].Description = *text.Description
 		}
-		found[place].Parameters = parameters(text.InputSchema)
+		found[place].Parameters, found[place].ParameterTexts = parameters(text.InputSchema)
 	}
 	return search.NewIndex(found)
 }
 
-// parameters are the names of what a schema takes; none if it cannot be read.
-func parameters(schema json.RawMessage) []string {
-	var read struct{ Properties map[string]json.RawMessage }
-	if json.Unmarshal(schema, &read) != nil {
+// maxDepth is how deep in a schema the descriptions of parameters are searched.
+const maxDepth = 5
+
+// parameters are the names of what a schema takes, and its descriptions; none if it cannot be read.
+func parameters(written json.RawMessage) (names, texts []string) {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(written, &schema) != nil {
+		return nil, nil
+	}
+	names = slices.Sorted(maps.Keys(schema.Properties))
+	for _, name := range names {
+		texts = append(texts, textsOf(schema.Properties[name], maxDepth)...)
+	}
+	return names, texts
+}
+
+// textsOf are the descriptions of a parameter and of what is in it: members of objects, items of lists.
+func textsOf(written json.RawMessage, depth int) (texts []string) {
+	// Each by itself: one that has another form must not hide the others.
+	var schema map[string]json.RawMessage
+	if depth == 0 || json.Unmarshal(written, &schema) != nil {
 		return nil
 	}
-	var names []string
-	for name := range read.Properties {
-		names = append(names, name)
+	var text string
+	if json.Unmarshal(schema["description"], &text) == nil {
+		texts = append(texts, text)
 	}
-	slices.Sort(names)
-	return names
+	var members map[string]json.RawMessage
+	if json.Unmarshal(schema["properties"], &members) == nil {
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			texts = append(texts, textsOf(members[name], depth-1)...)
+		}
+	}
+	return append(texts, textsOf(schema["items"], depth-1)...)
 }
 
 // A Call is what the proxy has to call.

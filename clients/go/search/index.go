@@ -13,7 +13,8 @@ type Document struct {
 	// ID is what Search returns, such as the qualified name.
 	ID                        string
 	Server, Name, Description string
-	Parameters                []string
+	// Parameters are the names of parameters, ParameterTexts their descriptions.
+	Parameters, ParameterTexts []string
 }
 
 // An Index finds tools by words, and never changes: equal documents in any order give equal results. Put callable tools and
@@ -32,6 +33,7 @@ const (
 	inServer
 	inDescription
 	inParameters
+	inParameterTexts
 	fieldCount
 )
 
@@ -52,6 +54,10 @@ const (
 	ofWholeParameter = 10.0
 	ofBeginning      = 0.5
 	ofName           = 2.0
+	// ofOtherFields is how much of a word's score in each other field is added to that in the best one.
+	ofOtherFields = 0.3
+	// near is the least part of the best score that a hit near the best one has.
+	near = 0.2
 
 	shortestBeginning = 2
 	maxQueryBytes     = 10_000
@@ -80,7 +86,9 @@ func NewIndex(documents []Document) *Index {
 func (x *Index) add(document int32, d *Document) {
 	x.ids = append(x.ids, d.ID)
 	name, server := textWords(d.Name), textWords(d.Server)
-	for place, words := range [fieldCount][]string{name, server, textWords(d.Description), textWords(strings.Join(d.Parameters, " "))} {
+	for place, words := range [fieldCount][]string{
+		name, server, textWords(d.Description), textWords(strings.Join(d.Parameters, " ")), textWords(strings.Join(d.ParameterTexts, " ")),
+	} {
 		x.fields[place].add(document, words)
 	}
 	for _, whole := range []string{strings.Join(name, ""), strings.Join(server, "") + strings.Join(name, "")} {
@@ -160,25 +168,49 @@ func isASCII(text string) bool {
 // Search returns the IDs of what a query finds, best first. Every text is a query; stop words count only in a query of
 // nothing else.
 func (x *Index) Search(query string) []string {
+	found, _ := x.ranked(query)
+	return x.idsOf(found)
+}
+
+// SearchNear returns those of them that are not far below the best one: what an agent is shown of callable tools.
+func (x *Index) SearchNear(query string) []string {
+	found, scores := x.ranked(query)
+	end := slices.IndexFunc(found, func(document int) bool { return scores[document] < near*scores[found[0]] })
+	if end >= 0 {
+		found = found[:end]
+	}
+	return x.idsOf(found)
+}
+
+func (x *Index) idsOf(documents []int) []string {
+	ids := make([]string, len(documents))
+	for place, document := range documents {
+		ids[place] = x.ids[document]
+	}
+	return ids
+}
+
+// ranked are the documents that a query finds, best first, and the score of every document.
+func (x *Index) ranked(query string) (found []int, scores []float64) {
 	query = query[:min(len(query), maxQueryBytes)]
 	all := unique(textWords(query))
 	wanted, fields := slices.DeleteFunc(slices.Clone(all), IsStopWord), x.fields[:]
 	if len(wanted) == 0 {
 		wanted, fields = all, x.fields[:inDescription]
 	}
-	scores := make([]float64, len(x.ids))
+	scores = make([]float64, len(x.ids))
 	for _, meant := range meantNames(query) {
 		addTo(scores, x.wholeNames[meant], ofWholeName)
 		addTo(scores, x.wholeParameters[meant], ofWholeParameter)
 	}
-	best := make([]float64, len(x.ids))
+	best, sum := make([]float64, len(x.ids)), make([]float64, len(x.ids))
 	inQuery := unique(stems(wanted))
 	inTexts := x.rarest(inQuery, fields)
 	for _, stem := range unique(slices.Concat(inQuery[:min(len(inQuery), maxNameWords)], inTexts)) {
 		if slices.Contains(inTexts, stem) {
-			x.addStem(scores, best, fields, stem)
+			x.addStem(scores, best, sum, fields, stem)
 		} else {
-			x.addStem(scores, best, fields[:inDescription], stem)
+			x.addStem(scores, best, sum, fields[:inDescription], stem)
 		}
 	}
 	inAll := make([]int, len(x.ids))
@@ -188,24 +220,20 @@ func (x *Index) Search(query string) []string {
 			inAll[document]++
 		}
 	}
-	var found []int
 	for document, score := range scores {
 		if len(wanted) > 0 && inAll[document] == len(wanted) {
-			scores[document] += ofAllInName
+			score += ofAllInName
 		}
 		if score > 0 {
 			found = append(found, document)
 		}
+		// Rounded: the last digits of a sum depend on the order in which its parts were added.
+		scores[document] = math.Round(score*1e4) / 1e4
 	}
-	// Rounded: the last digits of a sum depend on the order in which its parts were added.
 	slices.SortFunc(found, func(one, other int) int {
-		return cmp.Or(cmp.Compare(math.Round(scores[other]*1e4), math.Round(scores[one]*1e4)), cmp.Compare(one, other))
+		return cmp.Or(cmp.Compare(scores[other], scores[one]), cmp.Compare(one, other))
 	})
-	ids := make([]string, len(found))
-	for place, document := range found {
-		ids[place] = x.ids[document]
-	}
-	return ids
+	return found, scores
 }
 
 // rarest are the stems that are in the fewest documents, of those that are in one: all of them, or as many as are looked for
@@ -225,8 +253,8 @@ func (x *Index) rarest(stems []string, fields []field) []string {
 	return known[:min(len(known), maxTextWords)]
 }
 
-// addStem adds the best field, not the sum: a tool with two words of the query comes before one that repeats one.
-func (x *Index) addStem(scores, best []float64, fields []field, stem string) {
+// addStem adds mostly the best field, not the sum: a tool with two words of the query comes before one that repeats one.
+func (x *Index) addStem(scores, best, sum []float64, fields []field, stem string) {
 	var touched []int32
 	for place := range fields {
 		f := &fields[place]
@@ -240,12 +268,13 @@ func (x *Index) addStem(scores, best []float64, fields []field, stem string) {
 				score *= ofName
 			}
 			best[each.document] = max(best[each.document], score)
+			sum[each.document] += score
 			touched = append(touched, each.document)
 		}
 	}
 	for _, document := range touched {
-		scores[document] += best[document]
-		best[document] = 0
+		scores[document] += best[document] + ofOtherFields*(sum[document]-best[document])
+		best[document], sum[document] = 0, 0
 	}
 }
 

@@ -1,8 +1,10 @@
 package search_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +108,44 @@ func TestOfALongQueryTheRarestWordsAreLookedForInTexts(t *testing.T) {
 	})
 	if found := halves.Search(all); !slices.Equal(found, []string{"s:first"}) {
 		t.Errorf("found %q: of equally rare words, the first ones count", found)
+	}
+}
+
+// TestEveryLanguageFindsTheSame replays the vectors that the gateway's own index has, too.
+func TestEveryLanguageFindsTheSame(t *testing.T) {
+	text, err := os.ReadFile("../../../tests/vectors/search.json")
+	if err != nil {
+		t.Skip("the golden vectors are in a checkout of the repository alone")
+	}
+	var read struct {
+		Documents []struct {
+			Server, Name, Description string
+			Parameters                []string
+			Texts                     []string `json:"parameter_texts"`
+		}
+		Vectors []struct {
+			Name, Query string
+			Found, Near []string
+		}
+	}
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	var documents []search.Document
+	for _, each := range read.Documents {
+		documents = append(documents, search.Document{
+			ID: each.Server + ":" + each.Name, Server: each.Server, Name: each.Name,
+			Description: each.Description, Parameters: each.Parameters, ParameterTexts: each.Texts,
+		})
+	}
+	index := search.NewIndex(documents)
+	for _, vector := range read.Vectors {
+		if found := index.Search(vector.Query); !slices.Equal(found, vector.Found) {
+			t.Errorf("%s: found %q, wanted %q", vector.Name, found, vector.Found)
+		}
+		if found := index.SearchNear(vector.Query); !slices.Equal(found, vector.Near) {
+			t.Errorf("%s: found %q near the best, wanted %q", vector.Name, found, vector.Near)
+		}
 	}
 }
 

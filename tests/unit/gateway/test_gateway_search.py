@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from callability.gateway.meaning import Indexes
 from callability.gateway.tool_index import NotGrowing, SearchDocument, ToolIndex, words
+from support.checkout import TESTS
 from support.drawing import drawing
 from support.waiting import eventually
 
@@ -305,3 +308,25 @@ def test_a_thousand_tools_are_built_and_searched(note: Callable[[str], None]) ->
 
 
 # IMPORT
+
+
+VECTORS = json.loads((TESTS / "vectors/search.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("vector", VECTORS["vectors"], ids=lambda vector: vector["name"])
+def test_every_language_finds_the_same(vector: dict[str, Any]) -> None:
+    """The index of the Go client has the same vectors: what is found, and what of it is near the best hit."""
+    index = ToolIndex(
+        SearchDocument(
+            each["name"],
+            each["server"],
+            "",
+            each["description"],
+            tuple(each["parameters"]),
+            tuple(each["parameter_texts"]),
+        )
+        for each in VECTORS["documents"]
+    )
+    for only_near, wanted in ((False, "found"), (True, "near")):
+        hits = index.search(vector["query"], only_near=only_near)
+        assert [hit.document.qualified_name for hit in hits] == vector[wanted]
