@@ -11,6 +11,7 @@ FACTS ?= 1000000
 FUZZ_RUNS ?= 1000
 FUZZ_PAYLOADS ?= 3000
 FUZZ_TABLES ?= 20000
+ROUNDS ?= long
 SOAK ?= 10
 PIP := -m pip --quiet --disable-pip-version-check
 # What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
@@ -74,7 +75,7 @@ unit: $(VENV)/installed ## Set up, and run the tests that need no process.
 
 setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz $(VENV)/ops ## Set up for every test.
 
-# `TEST="-m 'not repeated'"` leaves out what other targets of `.ci/run` do more of.
+# `TEST="-m 'not repeated'"` leaves out what other targets of `.ci/run` and `.ci/nightly` do more of.
 test: setup ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(TEST)
 
@@ -82,9 +83,10 @@ test: setup ## Set up, and run the tests.
 pythons: $(VENV)/installed $(VENV)/lock/installed ## Run the unit tests on the other supported Pythons, and with the lowest allowed versions.
 	BIN="$(BIN)" UV="$(CURDIR)/$(VENV)/lock/bin/uv" ENVIRONMENTS="$(CURDIR)/$(VENV)" bash tests/other_pythons.sh
 
-# A round is bounded by its number of examples. `make fuzz` draws more hostile files.
+# A round is bounded by its number of examples; `ROUNDS=nightly` draws ten times as many as the tests. `make fuzz` draws
+# more hostile files.
 rounds: $(VENV)/installed ## Draw twice as many examples for each law of policies, and swap policies under load for longer.
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=long -m hypothesis tests/unit/policy \
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=$(ROUNDS) -m hypothesis tests/unit/policy \
 	  --ignore tests/unit/policy/test_hostile_files.py
 	$(BIN)/python -m pytest -q -n 0 --hypothesis-profile=long -k swaps tests/process/service/test_policy_edits.py
 

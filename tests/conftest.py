@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import grpc
 import pytest
 
-from support.checkout import POLICY, TESTS
+from support.checkout import POLICY
 from support.drawing import register_profiles
 from support.running import serving
 from support.shipped_policy import check_it_once
@@ -38,13 +38,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(100_000, 50, 100)
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the laws of policies as repeated: `make rounds` draws more examples for them."""
-    is_law = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    if is_law and item.path.parent == TESTS / "unit/policy":
-        item.add_marker("repeated")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

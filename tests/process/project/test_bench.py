@@ -28,7 +28,7 @@ def _bench(*arguments: str, path: str | None = None) -> subprocess.CompletedProc
 def test_a_part_of_the_benchmark_runs_for_one_quick_round(part: Part, tmp_path: Path) -> None:
     """Without h2load, since not every machine has it: a table on standard output, and every value as JSON.
 
-    `.ci/run` does this for every part.
+    `.ci/nightly` does this for every part.
     """
     report = tmp_path / "bench.json"
     done = _bench("--quick", "--only", part, "--json", str(report), path=str(BIN))

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from support.hostile import bounded, drawn, judged, mutated, odd, valid, written_as
 
+pytestmark = pytest.mark.repeated
+
 
 @bounded(40)
 @given(files=mutated())
