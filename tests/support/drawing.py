@@ -1,5 +1,5 @@
-"""How many examples are drawn for a law: a tenth in the loop of a developer, half before a change lands, twice as many in
-a long round, ten times as many every night, and fifty times as many beside the engines of `make fleet`.
+"""How many examples are drawn for a law: a tenth in the loop of a developer, half before a change lands, twice as many
+in a long round, ten times as many every night, and fifty times as many beside the engines of `make fleet`.
 
 The profile decides, as in `pytest --hypothesis-profile=quick`. A law states how many it draws in `usual`.
 """
