@@ -61,7 +61,7 @@ func Open(directory string, options Options) (*Recorder, error) {
 	return &Recorder{options.All, newWriter(directory, options)}, nil
 }
 
-// Record records a decision. It is for the field Decided of an Inventory.
+// Record records a decision about a call. It is for the field Decided of an Inventory.
 func (r *Recorder) Record(call callability.DecidedCall) {
 	if r.all || !call.Verdict.Callable() {
 		r.writer.append(encode(call))
@@ -86,14 +86,14 @@ type decision struct {
 	Question string `json:"question"`
 	Agent    string `json:"agent"`
 	Server   string `json:"server"`
-	Tool     string `json:"tool"`
+	Tool     string `json:"tool,omitempty"`
 	*judged
 	Ended        string  `json:"ended"`
 	Milliseconds float64 `json:"milliseconds"`
 }
 
 type judged struct {
-	Facts        facts    `json:"facts"`
+	Facts        any      `json:"facts"`
 	Revision     string   `json:"revision"`
 	Semantics    int      `json:"semantics"`
 	Status       string   `json:"status"`
@@ -101,8 +101,8 @@ type judged struct {
 	Undetermined bool     `json:"undetermined"`
 	LiftedBy     string   `json:"lifted_by"`
 	Retry        string   `json:"retry"`
-	Unread       []string `json:"unread"`
-	Remaining    []step   `json:"remaining"`
+	Unread       []string `json:"unread,omitzero"`
+	Remaining    []step   `json:"remaining,omitzero"`
 }
 
 type step struct {

@@ -119,8 +119,8 @@ def _why(config: Path, tool: str, agent: str) -> dict[str, Any]:
 
 
 def _line(place: dict[str, Any]) -> str:
-    number: int = place["line"]
-    return Path(place["file"]).read_text().splitlines()[number - 1].strip()
+    lines = Path(place["file"]).read_text().splitlines()
+    return lines[int(place["line"]) - 1].strip()
 
 
 def _hit(stats: dict[str, Any], rule: str) -> tuple[str, str]:

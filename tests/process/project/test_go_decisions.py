@@ -111,18 +111,26 @@ def test_go_asks_a_service_and_decides_as_the_reference_does(name: str, program:
 
 @needs_go
 def test_go_classifies_drawn_loads_and_enables_as_python_does(tmp_path: Path) -> None:
-    """Status, rule and words, whatever a proxy knows; the text of an error is for a service alone."""
+    """Status, rule and words, whatever a proxy knows; the text of an error is for a service. So do records."""
     calls = LocalCalls(read(bundle_of(SHIPPED)))
     drawn = DrawnRequests(calls.policy.callability, seed=15)
     loads = [pb.ClassifyLoadRequest(signals=drawn.load().signals) for _ in range(DRAWN)]
     enables = [drawn.enable() for _ in range(DRAWN)]
-    for load, answer in zip(loads, _replayed(tmp_path, bundle_of(SHIPPED), "ClassifyLoad", loads), strict=True):
+    records = tmp_path / "records"
+    answers = _replayed(tmp_path, bundle_of(SHIPPED), "ClassifyLoad", loads, records)
+    for load, answer in zip(loads, answers, strict=True):
         assert answer == _outcome(calls.classify_load(load)), MessageToJson(load)
-    for enable, answer in zip(enables, _replayed(tmp_path, bundle_of(SHIPPED), "ClassifyEnable", enables), strict=True):
+    answers = _replayed(tmp_path, bundle_of(SHIPPED), "ClassifyEnable", enables, records)
+    for enable, answer in zip(enables, answers, strict=True):
         reply = calls.classify_enable(enable)
         verdict = reply.verdict
         rest = {"Entry": verdict.entry, "Error": verdict.error, "ToolsChanged": bool(verdict.tools_changed)}
         assert answer == _outcome(reply) | rest, MessageToJson(enable)
+    lines = _records(records)
+    for line in lines:
+        Draft202012Validator(schema()).validate(json.loads(line))
+    again = Replay(calls.policy).differences(lines, may_repeat=False)
+    assert (again.decided, again.unfit, again.found) == (2 * DRAWN, 0, Counter())
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 //
 //	go run ./internal/replay policy.bundle ExplainTool < requests > answers
 //
-// The call is ExplainTool, ClassifyLoad or ClassifyEnable. With a directory behind it, ExplainTool also records each request as
-// a decision about a call.
+// The call is ExplainTool, ClassifyLoad or ClassifyEnable. With a directory behind it, each decision is recorded there; those
+// of ExplainTool as decisions about calls.
 package main
 
 import (
@@ -50,12 +50,11 @@ func run(arguments []string, in io.Reader, out io.Writer) error {
 		return errors.New("usage: replay BUNDLE ExplainTool|ClassifyLoad|ClassifyEnable [DIRECTORY] < requests")
 	}
 	if len(arguments) == 3 {
-		recorder, err := records.Open(arguments[2], records.Options{All: true})
-		if err != nil {
+		var err error
+		if recorder, err = records.Open(arguments[2], records.Options{All: true}); err != nil {
 			return err
 		}
 		defer recorder.Close()
-		record = recorder.Record
 	}
 	policy, err := callability.ReadPolicyFile(arguments[0])
 	if err != nil {
@@ -77,8 +76,8 @@ func run(arguments []string, in io.Reader, out io.Writer) error {
 	return errors.Join(lines.Err(), buffered.Flush())
 }
 
-// record records what was decided, if records are wanted.
-var record = func(callability.DecidedCall) {}
+// recorder is nil unless records are wanted.
+var recorder *records.Recorder
 
 var calls = map[string]func(*callability.Policy, []byte) (any, error){
 	"ExplainTool": func(policy *callability.Policy, line []byte) (any, error) {
@@ -87,9 +86,11 @@ var calls = map[string]func(*callability.Policy, []byte) (any, error){
 			return nil, err
 		}
 		agent, tool := request.Handles()
-		record(callability.DecidedCall{
-			Agent: agent, Server: tool.Server().Name(), Tool: tool.Name(), Judged: tool, Verdict: policy.Decide(agent, tool),
-		})
+		if recorder != nil {
+			recorder.Record(callability.DecidedCall{
+				Agent: agent, Server: tool.Server().Name(), Tool: tool.Name(), Judged: tool, Verdict: policy.Decide(agent, tool),
+			})
+		}
 		explanation, err := policy.Explain(agent, tool)
 		return answerOf(explanation), err
 	},
@@ -98,14 +99,22 @@ var calls = map[string]func(*callability.Policy, []byte) (any, error){
 		if err != nil {
 			return nil, err
 		}
-		return outcome.ClassifyLoad(policy, request.Load()), nil
+		answer := outcome.ClassifyLoad(policy, request.Load())
+		if recorder != nil {
+			recorder.RecordLoad(policy, "s", request.Load(), answer)
+		}
+		return answer, nil
 	},
 	"ClassifyEnable": func(policy *callability.Policy, line []byte) (any, error) {
 		request, err := contractjson.ParseEnable(line)
 		if err != nil {
 			return nil, err
 		}
-		return outcome.ClassifyEnable(policy, request.Enable()), nil
+		answer := outcome.ClassifyEnable(policy, request.Enable())
+		if recorder != nil {
+			recorder.RecordEnable(policy, nil, "s", request.Enable(), answer)
+		}
+		return answer, nil
 	},
 }
 
