@@ -291,7 +291,8 @@ def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
 def _source_lines(made: Plan, source: ServerSource) -> Iterator[str]:
     for server in (each for each in made.taken if each.source == source):
         as_name = "" if server.name == server.given else f" as {server.name}"
-        known = "" if server.is_new else ", which the gateway has"
+        shared = "which another client has too" if server.name in made.new_servers else "which the gateway has"
+        known = "" if server.is_new else f", {shared}"
         yield f"takes {as_code(server.given)}{as_name}{known}" + "".join(f"; {note}" for note in server.notes)
     for kept in (each for each in made.kept if each.source == source):
         yield f"leaves {as_code(kept.given)} to the client: {kept.reason}"

@@ -90,6 +90,9 @@ def translate(
     if not isinstance(entry, Mapping):
         raise LeftOut("is no mapping")
     given = _flatten_entry(client, dict(entry))
+    # In a list of servers, it is what another form has as a key.
+    if given.get("name") == name:
+        del given["name"]
     work = _Work(client.dialect, surroundings)
     work.take_switches(given)
     work.take_type(given)

@@ -382,6 +382,7 @@ async def test_every_client_makes_the_round_trip(home: Path) -> None:
     said = run("setup", "--yes")
     assert "its approvals are not taken: they are in `config.db`" in said
     assert "takes `shelf` as shelf-mcpproxy-go" in said
+    assert "takes `shelf`, which another client has too" in said
     # The operator wants each tool to be reviewed.
     rewrite(home / ".config/callability/gateway.yaml", {"mcpServers": {"shelf": {"trust": "manual"}}})
     gateway = UserHome(home, "gateway.yaml")

@@ -20,12 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callability.gateway.config import HttpConfig
 from callability.gateway.serving.http_connections import ABORT
-from callability.gateway.serving.http_sessions import (
-    HttpAgents,
-    HttpSessions,
-    TooManyRequests,
-    TooManySessions,
-)
+from callability.gateway.serving.http_sessions import HttpAgents, HttpSessions, TooManyRequests, TooManySessions
 from callability.gateway.serving.mcp_server import SESSION
 
 PIECE_BYTES = 65_536
