@@ -77,7 +77,7 @@ function drawState() {
 function sayCounts() {
   const { waiting, servers, locked, callable, refused, changes } = state;
   const files = Object.values(state.files).join("; ");
-  say(byId("waiting-said"), waiting.length ? `${numberOf(waiting.length, "tool")} cannot be called before somebody reviews it.` : "Nothing waits for a review.");
+  say(byId("waiting-said"), waiting.length ? `${numberOf(waiting.length, "tool")} cannot be called before a review.` : "Nothing waits for a review.");
   say(byId("servers-said"), files || (servers.length ? "" : "The config has no servers."));
   say(byId("locked-said"), locked.length ? "" : "No tool is locked.");
   say(byId("callable-said"), callable.length ? "" : "No tool can be called.");
