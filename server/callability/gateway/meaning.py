@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from callability.gateway.tool_index import NotGrowing, SearchDocument, ToolIndex, words
@@ -19,6 +19,9 @@ from callability.process.bounded_cache import BoundedCache
 
 if TYPE_CHECKING:
     import numpy as np
+
+_Key = TypeVar("_Key")
+_Built = TypeVar("_Built")
 
 FIRST_BY_WORDS = 5
 """So many hits by words come before those by meaning."""
@@ -80,7 +83,7 @@ class WordVectors:
         rows = numpy.rint(self._table[tokens].astype(numpy.float32) * _PLACES).astype(numpy.int64)
         added = rows.sum(axis=0)
         length = math.isqrt(int((added * added).sum()))
-        vector: np.ndarray = (added * _LENGTH // max(1, length)).astype(numpy.float32)
+        vector: np.ndarray = (added * _LENGTH // max(1, length)).astype(numpy.int16)
         return vector
 
     def of_documents(self, documents: Sequence[SearchDocument]) -> np.ndarray:
@@ -97,7 +100,7 @@ class WordVectors:
     def products(self, rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Return the product of each row with a vector, exactly."""
         # Not `@`: its threads wait for each other on a busy machine, for longer than the sums take.
-        found: np.ndarray = self._numpy.einsum("ij,j->i", rows, vector)
+        found: np.ndarray = self._numpy.einsum("ij,j->i", rows, vector.astype(rows.dtype))
         return found
 
 
@@ -174,26 +177,18 @@ class Indexes:
 
     def __init__(self, *, by_meaning: bool = False) -> None:
         self.by_meaning = by_meaning
-        self._meanings: WeakKeyDictionary[ToolIndex, MeaningIndex] = WeakKeyDictionary()
+        self._meanings: WeakKeyDictionary[ToolIndex, asyncio.Task[MeaningIndex]] = WeakKeyDictionary()
         self._building: OrderedDict[frozenset[SearchDocument], asyncio.Task[ToolIndex]] = OrderedDict()
 
     async def of(self, wanted: Iterable[SearchDocument]) -> ToolIndex:
         """Return the index over documents and nothing else."""
         documents = frozenset(wanted)
-        task = self._building.get(documents)
-        if task is None:
-            task = asyncio.create_task(asyncio.to_thread(_build_index, documents, self._base(documents)))
-            self._building[documents] = task
+        if documents not in self._building:
+            self._building[documents] = asyncio.create_task(asyncio.to_thread(_build_index, documents, self._base(documents)))
             while len(self._building) > MAX_INDEXES:
                 self._building.popitem(last=False)
         self._building.move_to_end(documents)
-        try:
-            # A caller that goes must not take the index from the others.
-            return await asyncio.shield(task)
-        except BaseException:
-            if task.done() and (task.cancelled() or task.exception()):
-                self._building.pop(documents, None)
-            raise
+        return await _wait(self._building, documents)
 
     async def meaning_of(self, index: ToolIndex) -> MeaningIndex:
         """Return the index by meaning over the documents of another index.
@@ -201,10 +196,9 @@ class Indexes:
         Raises:
             TableUnreadable: the extra `semantic` is not installed.
         """
-        found = self._meanings.get(index)
-        if found is None:
-            found = self._meanings[index] = await asyncio.to_thread(_meanings, index)
-        return found
+        if index not in self._meanings:
+            self._meanings[index] = asyncio.create_task(asyncio.to_thread(_meanings, index))
+        return await _wait(self._meanings, index)
 
     def _base(self, documents: frozenset[SearchDocument]) -> ToolIndex | None:
         """Return an index over nearly all of some documents and no others, if one of the latest is."""
@@ -214,6 +208,18 @@ class Indexes:
             if index and 0 < len(documents) - len(index) <= MAX_ADDED and index.documents < documents:
                 return index
         return None
+
+
+async def _wait(tasks: MutableMapping[_Key, asyncio.Task[_Built]], key: _Key) -> _Built:
+    """Return the result of a task, and forget one that failed."""
+    task = tasks[key]
+    try:
+        # A caller that goes must not take the index from the others.
+        return await asyncio.shield(task)
+    except BaseException:
+        if task.done() and (task.cancelled() or task.exception()):
+            tasks.pop(key, None)
+        raise
 
 
 def _meanings(index: ToolIndex) -> MeaningIndex:

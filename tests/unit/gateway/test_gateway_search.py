@@ -105,6 +105,32 @@ def test_scripts_without_spaces_are_found_by_their_characters() -> None:
     assert found("搜索", (*ALL, SearchDocument("find", "s", "", "在文件中搜索文本"))) == ["s:find"]
 
 
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("मौसम", "आज का मौसम बताता है।"),
+        ("อากาศ", "พยากรณ์ อากาศ วันนี้"),
+        ("الطقس", "يعرض حالة الطقس اليوم"),
+        ("날씨", "오늘의 날씨 예보"),
+        ("Käse", "Bestellt Ka\u0308se."),
+        ("\uff46\uff4f\uff52\uff45cast", "Shows a forecast."),
+    ],
+)
+def test_words_of_other_scripts_find_their_tool(query: str, text: str) -> None:
+    """With vowel signs, with marks of their own, and in full width."""
+    assert found(query, (*ALL, SearchDocument("find", "s", "", text))) == ["s:find"]
+
+
+def test_what_ties_with_the_last_hit_is_read_to_the_end() -> None:
+    """Many better hits and many equal ones: the names decide, whatever the limit cuts."""
+    better = tuple(SearchDocument("upload_file", f"a{number}") for number in range(20))
+    equal = tuple(SearchDocument(f"list_{number}", "z", "", "Upload.") for number in range(300))
+    whole = found("upload file", (*equal, *better))
+    assert len(whole) == 320
+    for limit in (1, 15, 19, 20, 21, 60, 100):
+        assert found("upload file", (*equal[::-1], *better), limit) == whole[:limit]
+
+
 def test_an_empty_index_finds_nothing() -> None:
     """A caller who may see no tool gets no hit and no error."""
     assert (len(ToolIndex(())), found("delete", ())) == (0, [])

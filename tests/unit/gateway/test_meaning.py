@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.gateway.meaning import FIRST_BY_WORDS, MeaningIndex, in_turn, word_vectors
+from callability.gateway.meaning import FIRST_BY_WORDS, Indexes, MeaningIndex, in_turn, word_vectors
 from callability.gateway.tool_index import SearchDocument
 from support.drawing import drawing
 from support.stand_ins import WAYS, Shelf, scene
@@ -85,6 +85,30 @@ def test_equal_tools_are_in_the_order_of_their_names() -> None:
     names = sorted(document.qualified_name for document in many)
     assert index.nearest("rain", 30) == tuple(names)
     assert index.nearest("rain", 7) == tuple(names[:7])
+
+
+@semantic_wanted
+def test_an_index_of_no_tool_or_of_one_is_searched() -> None:
+    """A query of stop words alone, of no word, or longer than what is read of it, is a text as well."""
+    for query in ("to the of", " ", "rain " * 5000, "rain"):
+        assert MeaningIndex((), word_vectors()).nearest(query, 3) == ()
+        assert len(MeaningIndex(DOCUMENTS[:1], word_vectors()).nearest(query, 3)) <= 1
+    assert MeaningIndex(DOCUMENTS[:1], word_vectors()).nearest("rain " * 5000, 3) == ("s:get_forecast",)
+
+
+@semantic_wanted
+@pytest.mark.anyio
+async def test_agents_that_search_at_once_share_the_vectors() -> None:
+    """They are made once, and one that goes away leaves the others theirs."""
+    indexes = Indexes(by_meaning=True)
+    index = await indexes.of(DOCUMENTS)
+    waiting = [asyncio.create_task(indexes.meaning_of(index)) for _ in range(4)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    first, *others = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(first, asyncio.CancelledError)
+    assert len({id(each) for each in others}) == 1
+    assert await indexes.meaning_of(index) is others[0]
 
 
 @semantic_wanted
