@@ -1,4 +1,8 @@
-"""Search by meaning: nearest vectors by a table of word vectors, read as integers (the extra `semantic`, A.4)."""
+"""Search by meaning: nearest vectors by a table of word vectors, read as integers (the extra `semantic`, A.4).
+
+`Indexes` keeps the latest indexes of both kinds: one for each set of visible tools, extended if a tool is new, and
+built whole if one is gone.
+"""
 
 from __future__ import annotations
 

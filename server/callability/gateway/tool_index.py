@@ -1,4 +1,4 @@
-"""Search over the tools that one caller may see, and nothing else (A.4): one index for each set of visible tools."""
+"""Search by words over the tools that one caller may see, and over nothing else (A.4), in any script."""
 
 from __future__ import annotations
 
