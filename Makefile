@@ -85,9 +85,11 @@ pythons: $(VENV)/installed $(VENV)/lock/installed ## Run the unit tests on the o
 
 # A round is bounded by its number of examples; `ROUNDS=nightly` draws ten times as many as the tests. `make fuzz` draws
 # more hostile files.
-rounds: $(VENV)/installed ## Draw twice as many examples for each law of policies, and swap policies under load for longer.
+rounds: $(VENV)/installed ## Draw twice as many examples for each law of policies and for both languages, and swap policies under load for longer.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=$(ROUNDS) -m hypothesis tests/unit/policy \
 	  --ignore tests/unit/policy/test_hostile_files.py
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --hypothesis-profile=$(ROUNDS) tests/process/bundle/test_two_readers.py \
+	  tests/process/project/test_go_decisions.py tests/process/client/test_drawn_facts.py
 	$(BIN)/python -m pytest -q -n 0 --hypothesis-profile=long -k swaps tests/process/service/test_policy_edits.py
 
 # `make cpu CPU=unit` measures one of the two, and `CPU=ci` measures `.ci/run`.

@@ -26,12 +26,13 @@ from callability.records.writer import Destination
 from callability.v1 import callability_service_pb2 as pb
 from support.bundles import DECLARING, POLICIES, SHIPPED, DrawnRequests, bundle_of
 from support.checkout import ROOT
+from support.drawing import share
 from support.go_bundles import go_bundles
 from support.go_client import OUT_OF_REACH
 from support.go_comparison import built, compared
 from support.path_vectors import DIRECTORY, NAMES
 
-DRAWN = int(os.environ.get("CALLABILITY_DRAWN", "2000"))
+DRAWN = int(os.environ.get("CALLABILITY_DRAWN", share(2_000)))
 """Requests for each policy."""
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
 
