@@ -153,7 +153,7 @@ def _on_a_terminal(*arguments: str) -> str:
 
 def test_switches_at_the_same_time_do_not_undo_each_other(config: Path) -> None:
     """The second command starts from the result of the first."""
-    names = [f"server{number}" for number in range(6)]
+    names = [f"server{number}" for number in range(4)]
     config.write_text("mcpServers:\n" + "".join(f"  {name}: {{command: x}}\n" for name in names))
     command = [*COMMAND, "servers", "disable", "--config", str(config)]
     running = [subprocess.Popen([*command, name], stdout=subprocess.DEVNULL) for name in names]
