@@ -13,7 +13,7 @@ from callability.client import PolicyUnavailable
 from callability.kernel.policy import read
 from callability.v1 import policy_service_pb2 as pb
 from support.bundles import DrawnRequests, bundle_of, write_policy_of
-from support.clients import KINDS, Caller, Recorded, calling, replicas
+from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
 from support.drawing import share
 from support.running import unused_port
 from support.waiting import eventually
@@ -21,6 +21,13 @@ from support.waiting import eventually
 DRAWN = 300
 MAX_AGE_SECONDS = 15
 """Three heartbeats: a busy machine may take its time between two of them."""
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[list[Replica]]:
+    """Two replicas; a test leaves them running, or starts them again."""
+    with replicas(2) as running:
+        yield running
 
 
 @pytest.fixture(params=KINDS)
@@ -55,32 +62,35 @@ def test_an_edit_of_a_served_policy_decides_in_the_client(kind: str, tmp_path: P
             }
 
 
-def test_a_replica_that_is_stopped_or_killed_is_left_for_another(kind: str) -> None:
+def test_a_replica_that_is_stopped_or_killed_is_left_for_another(kind: str, two: list[Replica]) -> None:
     """The policy decides meanwhile, and another replica confirms it before it is too old."""
     recorded = Recorded()
-    with replicas(2) as running:
-        addresses = [replica.address for replica in running]
-        with calling(kind, lambda client: client.local(addresses, hooks=recorded, max_age_seconds=60)) as caller:
-            caller.check()
-            with running[0].stopped():
-                eventually(lambda: ("replica_serving", {"replica": addresses[1]}) in recorded.events)
-                assert caller.check().verdict.rule == "user-off"
-            running[1].kill()
+    addresses = [replica.address for replica in two]
+    with calling(kind, lambda client: client.local(addresses, hooks=recorded, max_age_seconds=60)) as caller:
+        caller.check()
+        with two[0].stopped():
+            eventually(lambda: ("replica_serving", {"replica": addresses[1]}) in recorded.events)
+            assert caller.check().verdict.rule == "user-off"
+        two[1].kill()
+        try:
             eventually(lambda: recorded.events.count(("replica_serving", {"replica": addresses[0]})) == 2)
-            assert not recorded.saw("policy_too_old")
+        finally:
+            two[1].restart()
+        assert not recorded.saw("policy_too_old")
 
 
-def test_without_a_replica_a_policy_becomes_too_old_and_a_new_contact_ends_it(kind: str) -> None:
+def test_without_a_replica_a_policy_becomes_too_old_and_a_new_contact_ends_it(kind: str, two: list[Replica]) -> None:
     """Nothing may be called meanwhile."""
-    with replicas(1) as running:
-        addresses = [running[0].address]
-        with calling(kind, lambda client: client.local(addresses, max_age_seconds=MAX_AGE_SECONDS)) as caller:
-            caller.check()
-            running[0].kill()
+    addresses = [two[0].address]
+    with calling(kind, lambda client: client.local(addresses, max_age_seconds=MAX_AGE_SECONDS)) as caller:
+        caller.check()
+        two[0].kill()
+        try:
             assert caller.check().verdict.rule == "user-off"
             eventually(lambda: _refused(caller))
-            running[0].restart()
-            eventually(lambda: not _refused(caller))
+        finally:
+            two[0].restart()
+        eventually(lambda: not _refused(caller))
 
 
 @pytest.fixture
@@ -113,10 +123,10 @@ def test_a_bundle_that_the_client_refuses_is_reported_as_that_alone(kind: str, n
         assert not recorded.saw("policy_not_sent")
 
 
-def test_a_start_without_a_replica_decides_by_the_bundle_on_disk(kind: str, tmp_path: Path) -> None:
+def test_a_start_without_a_replica_decides_by_the_bundle_on_disk(kind: str, two: list[Replica], tmp_path: Path) -> None:
     """And without one on disk there is no answer."""
     keep = tmp_path / "kept"
-    with replicas(1) as running, calling(kind, lambda client: client.local([running[0].address], keep=keep)) as caller:
+    with calling(kind, lambda client: client.local([two[0].address], keep=keep)) as caller:
         caller.check()
     nobody = [f"127.0.0.1:{unused_port()}"]
     with calling(kind, lambda client: client.local(nobody, keep=keep)) as caller:
@@ -125,16 +135,15 @@ def test_a_start_without_a_replica_decides_by_the_bundle_on_disk(kind: str, tmp_
         caller.check()
 
 
-def test_local_and_remote_give_the_same_answers(kind: str) -> None:
+def test_local_and_remote_give_the_same_answers(kind: str, two: list[Replica]) -> None:
     """Message for message, about drawn facts; `make facts` draws a million."""
     drawn = DrawnRequests(read(bundle_of("shipped")).callability, seed=5)
-    with replicas(1) as running:
-        addresses = [running[0].address]
-        with (
-            calling(kind, lambda client: client.remote(addresses)) as remote,
-            calling(kind, lambda client: client.local(addresses)) as local,
-        ):
-            for _ in range(share(DRAWN)):
-                request = drawn.check_tool()
-                assert local.check(request) == remote.check(request), request
-            assert local.do("get_policy").rule_sets[0].reads == remote.do("get_policy").rule_sets[0].reads
+    addresses = [two[0].address]
+    with (
+        calling(kind, lambda client: client.remote(addresses)) as remote,
+        calling(kind, lambda client: client.local(addresses)) as local,
+    ):
+        for _ in range(share(DRAWN)):
+            request = drawn.check_tool()
+            assert local.check(request) == remote.check(request), request
+        assert local.do("get_policy").rule_sets[0].reads == remote.do("get_policy").rule_sets[0].reads
