@@ -67,8 +67,8 @@ def _another_is_answered(running: Service, token: str) -> Iterator[None]:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can return the memory of its heaps")
 @pytest.mark.parametrize(("path", "knows"), [*((path, False) for path in METHODS), (METHODS[1], True), (HEALTH, True)])
 def test_large_messages_at_once_fit_into_the_memory_of_a_pod(path: str, knows: bool, tmp_path: Any) -> None:
-    """60 of the largest size, whole and without their last bytes, on as many connections; of one method also on one, since
-    the places of a connection are the same for all methods.
+    """60 of the largest size, whole and without their last bytes, on as many connections; of one method also on one,
+    since the places of a connection are the same for all methods.
 
     If the service `knows` its callers, they have no credentials.
     """
