@@ -222,7 +222,7 @@ def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothi
         )
         try:
             # Hundreds of swaps, on a machine that may be busy.
-            async with asyncio.timeout(10 * SECONDS):
+            async with asyncio.timeout(SECONDS * 10):
                 return await story(process)
         finally:
             process.terminate()
