@@ -7,8 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from support.gateway_requests import INITIALIZE
 from support.gateways import write_config
 from support.running import COMMAND
@@ -64,10 +62,8 @@ def test_a_request_that_cannot_be_read_is_answered_with_an_error(tmp_path: Path)
     assert answers[0]["error"]["message"].endswith("`method`: Input should be a valid string")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"", b"  ", b'{"jsonrpc": "2.0", "id": 1, "result": 5}', b'{"jsonrpc": "2.0", "method": "notifications/x"}'],
-)
-def test_what_needs_no_answer_gets_none(line: bytes, tmp_path: Path) -> None:
+def test_what_needs_no_answer_gets_none(tmp_path: Path) -> None:
     """An error with the id of a response could be taken for the answer to a request of the client."""
-    assert _answers(tmp_path, line) == []
+    response, notification = {"id": 1, "result": 5}, {"method": "notifications/x"}
+    messages = (json.dumps({"jsonrpc": "2.0", **each}).encode() for each in (response, notification))
+    assert _answers(tmp_path, b"", b"  ", *messages) == []
