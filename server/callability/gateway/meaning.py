@@ -188,7 +188,9 @@ class Indexes:
         """Return the index over documents and nothing else."""
         documents = frozenset(wanted)
         if documents not in self._building:
-            self._building[documents] = asyncio.create_task(asyncio.to_thread(_build_index, documents, self._base(documents)))
+            self._building[documents] = asyncio.create_task(
+                asyncio.to_thread(_build_index, documents, self._base(documents))
+            )
             while len(self._building) > MAX_INDEXES:
                 self._building.popitem(last=False)
         self._building.move_to_end(documents)
