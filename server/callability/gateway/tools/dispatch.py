@@ -60,7 +60,7 @@ TOOLS = (
                 "enum": [*SCHEMAS],
                 "default": "first",
                 "description": (
-                    f"Which tools have `inputSchema`: all, the first {WHOLE}, none. For another's, search its name."
+                    f"Which tools have `inputSchema`: all, the first {WHOLE}, none. For others, search by name."
                 ),
             },
         ),
