@@ -41,7 +41,7 @@ ATTEMPT_SECONDS = 3
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[list[Replica]]:
-    """Two replicas; a test leaves them running."""
+    """Two replicas; a test leaves them running, or starts them again."""
     with replicas(2) as running:
         yield running
 
@@ -112,33 +112,39 @@ def test_a_call_of_a_stopped_replica_is_answered_by_another(kind: str, two: list
         eventually(lambda: _states(caller) == ["serving", "serving"])
 
 
-def test_a_call_in_flight_at_a_killed_replica_is_answered_by_another(kind: str) -> None:
+def test_a_call_in_flight_at_a_killed_replica_is_answered_by_another(kind: str, two: list[Replica]) -> None:
     """Decisions are idempotent, so that calling twice does no harm."""
     recorded = Recorded()
-    with replicas(2) as running, _remote(kind, running, recorded, attempt_seconds=60) as caller:
+    with _remote(kind, two, recorded, attempt_seconds=SECONDS) as caller:
         eventually(lambda: _states(caller) == ["serving", "serving"])
-        running[0].process.send_signal(19)
+        two[0].process.send_signal(19)
         calls = [caller.start("check_tool", pb.CheckToolRequest(server="s", tool="t")) for _ in range(2)]
-        running[0].kill()
-        assert all(isinstance(wait(), pb.CheckToolResponse) for wait in calls)
-        assert recorded.codes().count("OK") == 2
-        eventually(lambda: _states(caller) == ["down", "serving"])
-        running[0].restart()
+        two[0].kill()
+        try:
+            assert all(isinstance(wait(), pb.CheckToolResponse) for wait in calls)
+            assert recorded.codes().count("OK") == 2
+            eventually(lambda: _states(caller) == ["down", "serving"])
+        finally:
+            two[0].restart()
         eventually(lambda: _states(caller) == ["serving", "serving"])
-        assert _reported(recorded, running[0], "replica_down")()
+        assert _reported(recorded, two[0], "replica_down")()
 
 
-def test_a_replica_that_drains_is_not_called_first(kind: str) -> None:
+def test_a_replica_that_drains_is_not_called_first(kind: str, two: list[Replica]) -> None:
     """It reports that it does not serve before it refuses calls."""
     recorded = Recorded()
-    with replicas(2) as running, _remote(kind, running, recorded) as caller:
+    with _remote(kind, two, recorded) as caller:
         eventually(lambda: _states(caller) == ["serving", "serving"])
-        running[0].process.terminate()
-        eventually(lambda: _states(caller) == ["down", "serving"])
-        for _ in range(4):
-            caller.check()
+        two[0].process.terminate()
+        try:
+            eventually(lambda: _states(caller) == ["down", "serving"])
+            for _ in range(4):
+                caller.check()
+        finally:
+            two[0].close()
+            two[0].restart()
     last = [labels["replica"] for name, _, labels in recorded.figures if name.endswith("attempts_total")][-4:]
-    assert set(last) == {running[1].address}
+    assert set(last) == {two[1].address}
 
 
 def test_without_a_replica_there_is_no_answer_and_the_reason_is_safe_to_show(kind: str) -> None:
@@ -151,23 +157,31 @@ def test_without_a_replica_there_is_no_answer_and_the_reason_is_safe_to_show(kin
         assert str(caught.value) == "the policy service gave no answer (UNAVAILABLE)"
 
 
-def test_a_replica_that_starts_again_answers_the_waiting_call(kind: str) -> None:
+@pytest.fixture
+def long_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes its time to end a process, and longer to start one."""
+    monkeypatch.setattr("callability.client.replicas.PATIENCE_SECONDS", SECONDS)
+
+
+@pytest.mark.usefixtures("long_moment")
+def test_a_replica_that_starts_again_answers_the_waiting_call(kind: str, two: list[Replica]) -> None:
     """The second attempt waits for the only replica, which was there a moment ago."""
-    with replicas(1) as running, _remote(kind, running, attempt_seconds=60) as caller:
+    with _remote(kind, two[:1], attempt_seconds=SECONDS) as caller:
         eventually(lambda: _states(caller) == ["serving"])
-        running[0].kill()
+        two[0].kill()
         wait = caller.start("check_tool", pb.CheckToolRequest(server="s", tool="t"))
-        running[0].restart()
+        two[0].restart()
         assert isinstance(wait(), pb.CheckToolResponse)
 
 
+@pytest.mark.usefixtures("long_moment")
 def test_the_only_address_is_called_again_while_a_replica_behind_it_stops(kind: str) -> None:
     """It refuses calls until it has stopped, and another one answers at the address: no call is lost."""
     recorded, lost, ending = Recorded(), list[str](), Event()
     with (
         service("--reuse-port") as first,
         RawConnection(first.address) as held,
-        calling(kind, lambda client: client.remote([first.address], hooks=recorded, attempt_seconds=60)) as caller,
+        calling(kind, lambda client: client.remote([first.address], hooks=recorded, attempt_seconds=SECONDS)) as caller,
     ):
         caller.check()
         held.open_call("/callability.v1.CallabilityService/CheckTool")
