@@ -17,7 +17,6 @@ from mcp import Client
 from support.commands import callability
 from support.gateway_in_process import http_gateway
 from support.gateways import http_gateway_process, retrieve, shelf, write_config
-from support.running import COMMAND
 
 TOOL = {"name": "look_up", "description": "Looks something up."}
 
@@ -71,35 +70,37 @@ def test_the_warning_that_no_agent_has_a_token_names_the_port(tmp_path: Path) ->
     assert f"every client that reaches {address} can call" in (tmp_path / "gateway.log").read_text()
 
 
-@pytest.mark.parametrize("approvals", [None, "approvals.yaml"])
-def test_the_log_of_a_start_names_the_files_and_the_policy(approvals: str | None, tmp_path: Path) -> None:
-    """So that a log can be compared with what was meant."""
-    config = write_config(tmp_path, {}, **({"approvals": approvals} if approvals else {}))
-    (tmp_path / "approvals.yaml").write_text("{}")
+@pytest.fixture(scope="module", params=[("info", None), ("debug", "approvals.yaml")], ids=lambda it: it[0])
+def started(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str | None, Path, str]:
+    """A level, an approvals file or none, the config of a gateway that a client has called, and its log."""
+    level, approvals = request.param
+    directory = tmp_path_factory.mktemp("started")
+    keys = {"approvals": approvals} if approvals else {}
+    config = write_config(directory, {"it": shelf(directory, "it", TOOL)}, **keys)
+    (directory / "approvals.yaml").write_text("{}")
 
     async def story() -> None:
         async with Client(url) as client:
             await retrieve(client, "look")
 
-    with http_gateway_process(config) as url:
+    with http_gateway_process(config, "--log-level", level) as url:
         asyncio.run(story())
-    log = (tmp_path / "gateway.log").read_text()
-    files = f"approvals `{tmp_path / approvals}`" if approvals else "no approvals file"
+    return level, approvals, config, (directory / "gateway.log").read_text()
+
+
+def test_the_log_of_a_start_names_the_files_and_the_policy(started: tuple[str, str | None, Path, str]) -> None:
+    """So that a log can be compared with what was meant."""
+    _, approvals, config, log = started
+    files = f"approvals `{config.parent / approvals}`" if approvals else "no approvals file"
     assert re.search(re.escape(f"started with config `{config}`, {files}, policy revision `") + "[0-9a-f]+`", log), log
 
 
-@pytest.mark.parametrize(("level", "lines"), [("info", False), ("debug", True)])
-def test_requests_are_logged_at_the_level_of_debugging_only(level: str, lines: bool, tmp_path: Path) -> None:
+def test_requests_are_logged_at_the_level_of_debugging_only(started: tuple[str, str | None, Path, str]) -> None:
     """Each call is several."""
-
-    async def story() -> None:
-        async with Client(url) as client:
-            await retrieve(client, "look")
-
-    with http_gateway_process(write_config(tmp_path, {"it": shelf(tmp_path, "it", TOOL)}), "--log-level", level) as url:
-        asyncio.run(story())
-    log = (tmp_path / "gateway.log").read_text()
-    assert ("uvicorn.access" in log) is lines
+    level, _, _, log = started
+    assert ("uvicorn.access" in log) is (level == "debug")
     assert "`it` is connected" in log
 
 
@@ -111,18 +112,9 @@ def test_an_approvals_file_that_cannot_be_read_at_the_start_is_counted_as_broken
     if content is not None:
         (tmp_path / "approvals.yaml").write_text(content)
     config = write_config(tmp_path, {}, approvals="approvals.yaml")
-    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
-    command += ["--metrics-address", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            assert process.stdout.readline().startswith("listening on ")
-            url = next(line for line in process.stderr if "metrics are on " in line).split()[-1]
-            with urllib.request.urlopen(url, timeout=120) as answer:
-                metrics = answer.read().decode()
-        finally:
-            process.terminate()
-            process.communicate(timeout=120)
+    with http_gateway(config, "--metrics-address", "127.0.0.1:0"):
+        [url] = {word for word in (tmp_path / "gateway.log").read_text().split() if word.endswith("/metrics")}
+        with urllib.request.urlopen(url, timeout=120) as answer:
+            metrics = answer.read().decode()
     assert f'callability_file_broken{{file="approvals"}} {broken}.0' in metrics
     assert 'callability_file_broken{file="config"} 0.0' in metrics
