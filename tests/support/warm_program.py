@@ -1,6 +1,8 @@
 """Commands in processes that fork from one which has imported the program: real ones, without a second of imports each.
 
 `python -m support.warm_program` is the process that they fork from. It runs one command after the other.
+`python -m support.warm_program libraries` imports only libraries: each command imports its own modules, as a process
+that a shell starts does.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ import callability
 from callability.cli import main as run_command
 from support.checkout import TESTS
 
-CLOSED = ""
-"""In place of the file of a standard stream: the stream is closed."""
 _ERRORS = ("strict", "strict", "backslashreplace")
+_LIBRARIES = (
+    *("google.protobuf.json_format", "google.rpc.status_pb2", "grpc.aio", "grpc_health.v1.health_pb2_grpc", "httpx2"),
+    *("mcp", "prometheus_client", "pydantic", "rich.console", "ruamel.yaml", "starlette.applications", "typer"),
+)
+"""What takes most of the time that commands need for their imports."""
 
 
 class WarmProgram:
@@ -39,9 +44,9 @@ class WarmProgram:
 
 
 @contextmanager
-def warm_program() -> Iterator[WarmProgram]:
-    """Import the program in a process that ends with the context."""
-    command = [sys.executable, "-m", __spec__.name]
+def warm_program(*, libraries_only: bool = False) -> Iterator[WarmProgram]:
+    """Import the program, or its libraries, in a process that ends with the context."""
+    command = [sys.executable, "-m", __spec__.name, *(["libraries"] if libraries_only else [])]
     with subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield WarmProgram(process)
 
@@ -52,17 +57,13 @@ def _redirect(streams: Sequence[str]) -> None:
     The earlier objects stay, as `sys.__stdout__` and so on: they would close these streams.
     """
     for number, file in enumerate(streams):
-        opened = os.open(file or os.devnull, os.O_RDWR | os.O_CREAT)
+        opened = os.open(file, os.O_RDWR | os.O_CREAT)
         os.dup2(opened, number)
         os.close(opened)
-    for number, file in enumerate(streams):
-        if file == CLOSED:
-            os.close(number)
-    made = [
-        None if file == CLOSED else open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115  # until the end
-        for number, (file, mode, errors) in enumerate(zip(streams, "rww", _ERRORS, strict=True))
-    ]
-    sys.stdin, sys.stdout, sys.stderr = made
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115  # until the end
+        for number, (mode, errors) in enumerate(zip("rww", _ERRORS, strict=True))
+    )
 
 
 def _fork_for_each() -> None:
@@ -78,8 +79,13 @@ def _fork_for_each() -> None:
         run_command()
 
 
+def _import_all(arguments: Sequence[str]) -> None:
+    own = (module.name for module in walk_packages(callability.__path__, "callability."))
+    for name in _LIBRARIES if arguments else own:
+        if not name.endswith("__main__"):
+            import_module(name)
+
+
 if __name__ == "__main__":
-    for module in walk_packages(callability.__path__, "callability."):
-        if not module.name.endswith("__main__"):
-            import_module(module.name)
+    _import_all(sys.argv[1:])
     _fork_for_each()
