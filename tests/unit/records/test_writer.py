@@ -111,10 +111,12 @@ def test_a_full_queue_drops_lines_and_leaves_a_gap_in_the_numbers(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readers count what is missing."""
-    monkeypatch.setattr("callability.records.writer.GATHER_SECONDS", 0.5)
+    full = threading.Event()
+    monkeypatch.setattr("callability.records.writer.time.sleep", lambda _: full.wait())
     writer = _writer(directory)
     for _ in range(QUEUE_LINES + 7):
         writer.append('"kind":"x"')
+    full.set()
     while not writer.written:
         pass
     writer.append('"kind":"x"')
