@@ -138,6 +138,10 @@ def test_each_method_of_the_contract_needs_a_right() -> None:
             " (list what it may call: `check`, `explain`, `policy`, `validate`, `watch`) [missing-key]",
         ),
         (
+            "callers:\n  a: {certificates: [a], may: []}",
+            "callers.yaml:2:31: `may` of caller `a` is not a list with an entry [wrong-type]",
+        ),
+        (
             "callers:\n  a: {may: [check]}",
             "callers.yaml:2:3: caller `a` has no token and no certificate"
             " (give it `tokens` or `certificates`) [unknown-caller]",
