@@ -16,10 +16,9 @@ from starlette.types import ASGIApp, Message, Scope
 from callability.gateway.config import HttpConfig
 from callability.gateway.serving.http_connections import most_connections
 from callability.gateway.serving.mcp_server import SESSION
+from callability.gateway.serving.streams import UNREAD_BYTES
 from callability.process.logs import LogInterval
 
-UNREAD_BYTES = 64 * 1024 * 1024
-"""Bytes of answers that may wait for an agent to read them; clients without a token are one agent."""
 RESERVE = 16
 """Messages of an agent at its limit that are read at a time: they may end its requests, or be answers of its user."""
 _logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 MAX_LINE_BYTES = 10 * 1024 * 1024 - 64 * 1024
 """The TypeScript SDK reads at most 10 MiB at once; its last read, up to 64 KiB, may hold the start of another line."""
 UNREAD_BYTES = 64 * 1024 * 1024
-"""Bytes of messages that may wait for the agent to read them."""
+"""Bytes that may wait for an agent to read them; clients without a token are one agent."""
 UNREAD_SECONDS = 30
 """How long the agent may read nothing of what waits for it."""
 _KEPT = ("resultType",)
