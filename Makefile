@@ -20,7 +20,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test pythons rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-api go-vuln go-releases go-fuzz go-path client docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test api coverage pythons rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-api go-vuln go-releases go-fuzz go-path client docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -78,6 +78,14 @@ setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/
 # `TEST="-m 'not repeated'"` leaves out what other targets of `.ci/run` and `.ci/nightly` do more of.
 test: setup ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(TEST)
+
+coverage: setup ## Measure the lines and branches that tests reach, in child processes too, and compare with the gates of packages.
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -q -n 3 --dist loadfile --hypothesis-profile=quick \
+	  tests/unit tests/process/client tests/process/bundle
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet -o build/coverage/report.json
+	PYTHONPATH=tests $(BIN)/python -m support.coverage_gates build/coverage/report.json
 
 # What each Python lacks is installed once, and one that is not on this machine is skipped.
 pythons: $(VENV)/installed $(VENV)/lock/installed ## Run the unit tests on the other supported Pythons, and with the lowest allowed versions.
