@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-GATES = {"adapter": 95.0, "client": 95.0, "kernel": 95.0}
+GATES = {"adapter": 97.7, "client": 96.4, "kernel": 96.8}
 """The least coverage of a package, in percent."""
 
 
