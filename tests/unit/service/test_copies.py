@@ -64,7 +64,11 @@ def test_a_call_that_ends_while_its_request_waits_keeps_no_other_waiting() -> No
             await asyncio.shield(arrived)
             return LARGE
 
-        tasks = [asyncio.create_task(copies.take(arriving())) for _ in range(20)]
+        async def take() -> bytes | TooLarge:
+            taken: bytes | TooLarge = await copies.take(arriving())
+            return taken
+
+        tasks = [asyncio.create_task(take()) for _ in range(20)]
         await asyncio.sleep(0)
         arrived.set_result(None)
         for _ in range(4):
