@@ -42,7 +42,8 @@ def _mutate(message: Message, random: Random) -> None:
     if not present:
         return
     field, value = random.choice(present)
-    if field.is_repeated:
+    # Older versions of protobuf say it by the label alone, and newer ones warn of that.
+    if field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED:  # type: ignore[attr-defined]  # as above
         _mutate_list(value, random, is_message=field.message_type is not None)
     elif field.message_type is not None:
         _mutate(value, random)

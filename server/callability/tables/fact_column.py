@@ -109,6 +109,12 @@ def number_of_codes(fact: pb.Fact) -> int:
     return len(fact.values) + (not fact.asserted)
 
 
+def _numpy_type(integers: pa.DataType) -> np.dtype[Any]:
+    """Return the type of integers for numpy; pyarrow needs pandas for it, up to version 17."""
+    sign = "u" if pa.types.is_unsigned_integer(integers) else "i"
+    return np.dtype(f"{sign}{integers.bit_width // 8}")
+
+
 class ColumnReader:
     """Reads the columns of one fact.
 
@@ -205,7 +211,7 @@ class ColumnReader:
     def _of_dictionary(self, column: pa.DictionaryArray, earlier: int) -> Codes:
         table, odd = self._table(column.dictionary)
         validity = column.indices.buffers()[0]
-        indices = np.frombuffer(column.indices.buffers()[1], np.dtype(column.indices.type.to_pandas_dtype()))
+        indices = np.frombuffer(column.indices.buffers()[1], _numpy_type(column.indices.type))
         indices = indices[column.indices.offset : column.indices.offset + len(column)]
         if validity is not None and column.indices.null_count:
             missing = _bits(~_pack(validity, column.indices), column.indices).view(np.bool_)
