@@ -66,7 +66,7 @@ def test_a_first_answer_comes_before_the_policy_is_proved_and_imports_little(tmp
     config = write_config(tmp_path, {})
     command = [sys.executable, "-X", "importtime", *COMMAND[1:], "gateway", "--config", str(config)]
     log = tmp_path / "written"
-    # The answer stands in the file between the lines about what was imported before and after it.
+    # The answer is in the file between the lines about what was imported before and after it.
     with (
         log.open("a") as written,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=written, stderr=written) as process,

@@ -1,6 +1,6 @@
 """One connection to an upstream: a single task opens, holds and closes it, and calls come from any task.
 
-A child that is quiet is sent a ping, which tells one that hangs from one that works.
+A child that is quiet is sent a ping: one that works answers it, and one that hangs does not.
 """
 
 from __future__ import annotations
