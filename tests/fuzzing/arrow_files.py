@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from callability.cli.inventory_decide import Tables
-from callability.process.child import limit_this_process
+from callability.process.limits import limit_this_process
 from callability.process.regular_file import OutputRefused
 from callability.tables import ColumnPolicy, UnfitColumn
 from callability.tables.files import TableFile, TableRefused, table_writer

@@ -9,7 +9,8 @@ from typing import IO
 
 import pytest
 
-from callability.process.child import MAX_MEMORY, CannotStart, Child, Exited, TimedOut
+from callability.process.child import CannotStart, Child, Exited, TimedOut
+from callability.process.limits import MAX_MEMORY
 
 Start = Callable[[str], Child]
 ECHO = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
@@ -95,7 +96,7 @@ def test_a_process_that_cannot_be_started_is_refused_with_the_reason(monkeypatch
 def test_a_process_limits_its_memory_and_its_processor_time(start: Start) -> None:
     """An inherited limit that is lower stays."""
     code = (
-        "import resource; from callability.process.child import limit_this_process;"
+        "import resource; from callability.process.limits import limit_this_process;"
         "resource.setrlimit(resource.RLIMIT_CPU, (50, 50)); limit_this_process(60);"
         "print(*resource.getrlimit(resource.RLIMIT_AS), *resource.getrlimit(resource.RLIMIT_CPU))"
     )

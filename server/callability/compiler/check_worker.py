@@ -11,7 +11,7 @@ import sys
 from callability.compiler.bundle_writing import with_bundle
 from callability.compiler.policy import check_source
 from callability.files.policy_source import PolicySource
-from callability.process.child import limit_this_process
+from callability.process.limits import limit_this_process
 
 MAX_CPU = 120
 """Seconds of processor time of the process."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from callability.process.child import limit_this_process
+from callability.process.limits import limit_this_process
 
 LINE = 1_000
 """Decisions that are written in a line."""

@@ -17,7 +17,7 @@ from callability.contract.finding import Finding, Severity, count_of
 from callability.files.policy_source import PolicyFile, PolicySource
 from callability.kernel import limits
 from callability.kernel.calls import finding_message, rule_set_message
-from callability.process.child import limit_this_process
+from callability.process.limits import limit_this_process
 from callability.v1 import policy_service_pb2 as pb
 
 ENGINE_SECONDS = limits.VALIDATION_SECONDS * 2 / 3

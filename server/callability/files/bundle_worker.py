@@ -9,7 +9,7 @@ import pickle
 import sys
 
 from callability.files.policy_source import ReadBundle, source_of
-from callability.process.child import limit_this_process
+from callability.process.limits import limit_this_process
 
 MAX_CPU = 60
 """Seconds of processor time of the process."""

@@ -5,47 +5,19 @@ NoOutput            a sentence without its subject
 ├── TimedOut        it took too long
 └── Exited          it failed by itself
 
-The limits that a child process sets for itself, because it may outlive the process that started it.
-
-The output of a child process, awaited by a service that goes on meanwhile.
-
-Tasks that run in the background of a block.
+Most children live for less time than `asyncio` needs for its import, and so do without it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Thread, Timer
-from typing import IO, Any, TypeVar
-
-MAX_MEMORY = 4 * 1024**3
-"""Bytes of address space of a child process."""
-
-
-def limit_this_process(cpu_seconds: int | None = None) -> None:
-    """Limit the memory of this process and of those that it starts, and the processor time of each if that is given.
-
-    At its limit of processor time SIGXCPU ends a process, and SIGKILL a second later.
-    """
-    _limit(resource.RLIMIT_AS, MAX_MEMORY, MAX_MEMORY)
-    if cpu_seconds is not None:
-        _limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
-
-
-def _limit(kind: int, soft: int, hard: int) -> None:
-    """Set a limit, unless the one that is inherited is lower."""
-    _, most = resource.getrlimit(kind)
-    if most != resource.RLIM_INFINITY:
-        soft, hard = min(soft, most), min(hard, most)
-    resource.setrlimit(kind, (soft, hard))
-
+from typing import IO, TypeVar
 
 Output = TypeVar("Output")
 MAX_LINE = 300
@@ -171,35 +143,3 @@ def _write(stdin: IO[bytes], task: bytes) -> None:
         stdin.write(task)
     with suppress(BrokenPipeError):
         stdin.close()
-
-
-async def output_of(module: str, task: bytes, seconds: float) -> bytes:
-    """Run a module, hand it a task on standard input, and return what it writes to standard output.
-
-    A caller that stops waiting ends the process, and those that it started.
-
-    Raises:
-        NoOutput: the process cannot be started, took longer than `seconds`, or failed.
-    """
-    # Not asyncio's own: under uvloop the end of a child's pipe can go unnoticed.
-    child = Child(module)
-    try:
-        return await asyncio.to_thread(child.exchange, task, seconds, _whole)
-    finally:
-        child.end()
-
-
-def _whole(output: IO[bytes]) -> bytes:
-    return output.read()
-
-
-@asynccontextmanager
-async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run coroutines inside the context, and cancel them at its end."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-    finally:
-        for each in tasks:
-            each.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -15,8 +15,9 @@ from callability.kernel.calls import UNOBSERVED, EncodedCalls, description, find
 from callability.kernel.policy import CheckedPolicy, read
 from callability.otel import traces
 from callability.process import logs
+from callability.process.background import output_of
 from callability.process.bounded_cache import BoundedCache
-from callability.process.child import NoOutput, output_of
+from callability.process.child import NoOutput
 from callability.records.format import VERDICTS, Ended, verdict_of
 from callability.records.recorder import MAX_VERDICTS, Call, Recorder
 from callability.records.shadow import Shadow

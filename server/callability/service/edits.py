@@ -14,7 +14,8 @@ from callability.files.policy_origin import PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.watching import looks
 from callability.kernel.policy import CheckedPolicy, LocalPolicy, read, unpack
-from callability.process.child import NoOutput, output_of
+from callability.process.background import output_of
+from callability.process.child import NoOutput
 from callability.process.logs import fields
 from callability.records.format import Change
 from callability.records.shadow import Shadow

@@ -29,7 +29,7 @@ from callability.files.certificates import CertificateFiles, CertificateRefused,
 from callability.kernel.policy import CheckedPolicy, read
 from callability.otel.traces import start_traces
 from callability.process.address import AddressRefused, reserve_port
-from callability.process.child import in_background
+from callability.process.background import in_background
 from callability.process.logs import fields, log_to_standard_error
 from callability.process.metrics import CertificateMetrics
 from callability.records.format import By, Change

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from callability.process.child import limit_this_process
+from callability.process.limits import limit_this_process
 from callability.studio.drafts import DraftAnalysis
 
 

@@ -25,7 +25,8 @@ import pyarrow.csv
 import pyarrow.ipc
 
 from callability.contract.finding import as_code
-from callability.process.child import MAX_MEMORY, Child, Exited, NoOutput, limit_this_process
+from callability.process.child import Child, Exited, NoOutput
+from callability.process.limits import MAX_MEMORY, limit_this_process
 from callability.tables.verdict_columns import MAX_CHARACTERS, NOT_UTF_8, fault_of
 
 

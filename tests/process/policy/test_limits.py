@@ -24,7 +24,7 @@ from callability.contract.finding import Place, did_you_mean, line, list_names
 from callability.files import document, policy_source, yaml_document
 from callability.files.policy_source import source_in
 from callability.kernel.conditions import AllOf, AnyOf, Is
-from callability.process.child import MAX_MEMORY
+from callability.process.limits import MAX_MEMORY
 from callability.service import edits
 from support.checkout import POLICY, SUPPORT
 from support.commands import callability

@@ -13,7 +13,8 @@ import pytest
 from callability.compiler import bundle_writing
 from callability.compiler.validation_worker import validate
 from callability.kernel import limits
-from callability.process.child import NoOutput, output_of
+from callability.process.background import output_of
+from callability.process.child import NoOutput
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.checkout import POLICY, TESTS

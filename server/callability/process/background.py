@@ -1,0 +1,42 @@
+"""Work that an event loop goes on beside: the output of a child process, and tasks that last as long as a block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import IO, Any
+
+from callability.process.child import Child
+
+
+async def output_of(module: str, task: bytes, seconds: float) -> bytes:
+    """Run a module, hand it a task on standard input, and return what it writes to standard output.
+
+    A caller that stops waiting ends the process, and those that it started.
+
+    Raises:
+        NoOutput: the process cannot be started, took longer than `seconds`, or failed.
+    """
+    # Not asyncio's own: under uvloop the end of a child's pipe can go unnoticed.
+    child = Child(module)
+    try:
+        return await asyncio.to_thread(child.exchange, task, seconds, _whole)
+    finally:
+        child.end()
+
+
+def _whole(output: IO[bytes]) -> bytes:
+    return output.read()
+
+
+@asynccontextmanager
+async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run coroutines inside the context, and cancel them at its end."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
