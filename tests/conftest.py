@@ -12,7 +12,7 @@ import pytest
 
 from support.checkout import POLICY
 from support.drawing import register_profiles
-from support.running import serving
+from support.running import fork_commands, serving
 from support.shipped_policy import check_it_once
 
 # Nothing that is imported and collected is garbage: looking for it took a tenth of the time.
@@ -20,6 +20,8 @@ gc.disable()
 
 # Before the modules of commands, which import the check by its name, are imported.
 check_it_once()
+
+fork_commands()
 
 register_profiles()
 

@@ -9,19 +9,20 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 from mcp import Client
+from mcp.client._transport import Transport
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from support.checkout import UPSTREAMS
 from support.gateway_in_process import http_gateway
-from support.running import COMMAND
+from support.running import COMMAND, start, starting_commands
 
 SHELF = UPSTREAMS / "shelf.py"
 BAD = UPSTREAMS / "bad_stdio.py"
@@ -80,10 +81,10 @@ def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:
 @contextmanager
 def http_gateway_process(config: Path, *arguments: str, address: str = "127.0.0.1:0") -> Iterator[str]:
     """Run `callability gateway` over HTTP as a process and yield its URL."""
-    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", address]
+    command = ("gateway", "--config", str(config), "--transport", "http", "--address", address)
     with (
         (config.parent / "gateway.log").open("w") as log,
-        subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        start(*command, *arguments, stdout=subprocess.PIPE, stderr=log, text=True) as process,
     ):
         try:
             assert process.stdout is not None
@@ -100,8 +101,17 @@ async def over_stdio(config: Path, *arguments: str) -> AsyncIterator[Client]:
     """Run `callability gateway` over stdio as a process, and yield a client that is connected to it."""
     command, *rest = [*COMMAND, "gateway", "--config", str(config), *arguments]
     with (config.parent / "gateway.log").open("w") as log:
-        async with Client(stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)) as client:
+        transport = stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)
+        async with Client(_started_by_us(transport)) as client:
             yield client
+
+
+@asynccontextmanager
+async def _started_by_us(transport: Transport) -> AsyncIterator[Any]:
+    async with AsyncExitStack() as stack:
+        with starting_commands():
+            streams = await stack.enter_async_context(transport)
+        yield streams
 
 
 @asynccontextmanager

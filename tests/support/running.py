@@ -8,18 +8,65 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from support.warm_program import shared_program
 
 COMMAND = (sys.executable, "-m", "callability")
+_POPEN = subprocess.Popen
 _SMALL = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
 """A small process that forks once more: it does not replace itself, because the exit follows."""
 
 
-def callability_process(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+_forking: list[bool] = []
+"""Whether commands fork from a process that has imported the program."""
+
+
+def fork_commands() -> None:
+    """Let `start` fork from a process that has imported the program, from now on, unless it has to be fresh.
+
+    Coverage measures nothing in what is forked.
+    """
+    _forking.append("COVERAGE_PROCESS_CONFIG" not in os.environ)
+
+
+def start(*arguments: str, fresh: bool = False, **options: Any) -> subprocess.Popen[Any]:
+    """Start a command, with options of `subprocess.Popen`.
+
+    What looks at the modules, the memory or the time of a start has to have a `fresh` process.
+    """
+    if any(_forking) and not fresh:
+        return shared_program().process(*arguments, **options)
+    return subprocess.Popen([*COMMAND, *arguments], **options)
+
+
+def _start_or_run(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    if tuple(command[: len(COMMAND)]) == COMMAND:
+        return start(*command[len(COMMAND) :], **options)
+    return _POPEN(command, **options)
+
+
+@contextmanager
+def starting_commands() -> Iterator[None]:
+    """Let others start commands as `start` does, inside the context."""
+    with patch.object(subprocess, "Popen", _start_or_run):
+        yield
+
+
+def callability_process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command as a process, to its end."""
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
+    pipe = subprocess.PIPE
+    with start(*arguments, stdout=pipe, stderr=pipe, text=True, **options) as process:
+        try:
+            out, err = process.communicate(timeout=120)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess([*COMMAND, *arguments], process.returncode, out, err)
 
 
 def run_from_small_process(command: Sequence[str], directory: Path, seconds: float) -> subprocess.CompletedProcess[str]:
@@ -73,17 +120,24 @@ def serving(*arguments: str, address: str = "127.0.0.1:0", log: Path | None = No
 
 @contextmanager
 def service(
-    *arguments: str, address: str = "127.0.0.1:0", log: Path | None = None, before: Sequence[str] = ()
+    *arguments: str,
+    address: str = "127.0.0.1:0",
+    log: Path | None = None,
+    before: Sequence[str] = (),
+    fresh: bool = False,
 ) -> Iterator[Service]:
     """Run `callability serve` and yield its process with the address that it listens on; its log goes to a file.
 
-    `before` is a program that becomes the service, with its options.
+    `before` is a program that becomes the service, with its options; `fresh` is that of `start`.
     """
-    command = [*before, *COMMAND, "serve", "--address", address, *arguments]
-    with (
-        log.open("w") if log else nullcontext(subprocess.PIPE) as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
-    ):
+    command = ("serve", "--address", address, *arguments)
+    with log.open("w") if log else nullcontext(subprocess.PIPE) as errors, ExitStack() as stack:
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": errors, "text": True}
+        if before:
+            started = subprocess.Popen([*before, *COMMAND, *command], **streams)
+        else:
+            started = start(*command, fresh=fresh, **streams)
+        process = stack.enter_context(started)
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

@@ -21,7 +21,7 @@ from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse, PolicyFile, ValidatePolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from support.running import COMMAND
+from support.running import start
 
 OPEN_SERVER = facts_pb2.ServerFacts(enabled=True, quarantined=False)
 OFF = facts_pb2.ToolFacts(
@@ -83,11 +83,10 @@ class ServedPolicy:
 def served(directory: Path, *arguments: str) -> Iterator[ServedPolicy]:
     """Serve the policy in a directory, or in a bundle, by the real program."""
     log = directory.parent / "service.log"
-    command = [*COMMAND, "serve", "--policy", str(directory), "--address", "127.0.0.1:0"]
-    command += ["--metrics-address", "127.0.0.1:0", *arguments]
+    command = ("serve", "--policy", str(directory), "--address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0")
     with (
         log.open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        start(*command, *arguments, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         try:
             assert process.stdout is not None

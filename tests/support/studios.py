@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 
-from support.running import COMMAND
+from support.running import start
 
 SECONDS = 120
 PLAIN = ssl.create_default_context()
@@ -23,8 +23,7 @@ PLAIN = ssl.create_default_context()
 @contextmanager
 def studio_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `callability studio` and yield its process and its URL."""
-    command = [*COMMAND, "studio", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with start("studio", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

@@ -1,21 +1,30 @@
 """Commands in processes that fork from one which has imported the program: real ones, without a second of imports each.
 
-`python -m support.warm_program` is the process that they fork from. It runs one command after the other.
-`python -m support.warm_program libraries` imports only libraries: each command imports its own modules, as a process
-that a shell starts does.
+`python -m support.warm_program SOCKET` is the process that they fork from; `SOCKET` is the number of its end of a pair.
+`python -m support.warm_program SOCKET libraries` imports only libraries: each command imports its own modules, as a
+process that a shell starts does.
+
+What a test measures of a start (modules, memory, time) it measures in a process that is not warm.
 """
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import gc
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from threading import Lock
+from typing import Any
 
 import callability
 from callability.cli import main as run_command
@@ -27,65 +36,174 @@ _LIBRARIES = (
     *("mcp", "prometheus_client", "pydantic", "rich.console", "ruamel.yaml", "starlette.applications", "typer"),
 )
 """What takes most of the time that commands need for their imports."""
+_LENGTH = 4
+"""Bytes that say how long a request is."""
+_ADOPT_ORPHANS = 36
+"""`PR_SET_CHILD_SUBREAPER` of Linux's `prctl`."""
 
 
 class WarmProgram:
-    """Runs commands."""
+    """A process that has imported the program, or its libraries, and from which commands fork."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, *, libraries_only: bool = False) -> None:
+        self._socket, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "support.warm_program", str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, *(["libraries"] if libraries_only else [])], cwd=TESTS, pass_fds=[theirs.fileno()]
+            )
+        self._one_at_a_time = Lock()
+
+    def process(self, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
+        """Start a command, with options of `subprocess.Popen`, as a child of this process."""
+        return _Forked(self, arguments, **options)
 
     def run(self, arguments: Sequence[str], directory: Path, streams: tuple[str, str, str]) -> int:
         """Run a command in a directory with files as its standard input, output and errors; return its exit code."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps([[*arguments], str(directory), streams]), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
+        opened = [os.open(file, os.O_RDWR | os.O_CREAT) for file in streams]
+        try:
+            with self.process(
+                *arguments, cwd=directory, **dict(zip(("stdin", "stdout", "stderr"), opened, strict=True))
+            ) as process:
+                return process.wait()
+        finally:
+            for number in opened:
+                os.close(number)
+
+    def fork(self, start: dict[str, Any], streams: Sequence[int]) -> int:
+        """Fork a process that becomes a child of this one; return its id."""
+        request = json.dumps(start).encode()
+        with self._one_at_a_time, _orphans_adopted():
+            socket.send_fds(self._socket, [len(request).to_bytes(_LENGTH)], streams)
+            self._socket.sendall(request)
+            return int.from_bytes(_read(self._socket, _LENGTH))
+
+    def close(self) -> None:
+        """End the process."""
+        self._socket.close()
+        self._process.wait()
 
 
 @contextmanager
 def warm_program(*, libraries_only: bool = False) -> Iterator[WarmProgram]:
     """Import the program, or its libraries, in a process that ends with the context."""
-    command = [sys.executable, "-m", __spec__.name, *(["libraries"] if libraries_only else [])]
-    with subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield WarmProgram(process)
+    program = WarmProgram(libraries_only=libraries_only)
+    try:
+        yield program
+    finally:
+        program.close()
 
 
-def _redirect(streams: Sequence[str]) -> None:
+@cache
+def shared_program() -> WarmProgram:
+    """The program, imported once for all tests of this process."""
+    program = WarmProgram()
+    atexit.register(program.close)
+    return program
+
+
+class _Forked(subprocess.Popen[Any]):
+    """A process that another one forks for this one. Its standard streams are made and used as those of any other."""
+
+    def __init__(self, program: WarmProgram, arguments: Sequence[str], **options: Any) -> None:
+        self._program = program
+        super().__init__(arguments, **options)
+
+    def _execute_child(self, args: Any, *others: Any) -> None:
+        [_, _, _, _, directory, environment, _, _, _, *pipes, _, _, _, _, _, leads_session, _] = others
+        start = {
+            "arguments": [os.fspath(each) for each in args],
+            "directory": os.fspath(directory or Path.cwd()),
+            "environment": dict(os.environ if environment is None else environment),
+            "leads_session": leads_session,
+        }
+        theirs = (pipes[0], pipes[3], pipes[5])
+        self.pid = self._program.fork(start, [number if pipe == -1 else pipe for number, pipe in enumerate(theirs)])
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]  # typeshed has no such method
+
+
+@contextmanager
+def _orphans_adopted() -> Iterator[None]:
+    """Become the parent of processes below this one whose own parent ends meanwhile."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    for adopts in (1, 0):
+        if prctl(_ADOPT_ORPHANS, adopts, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+        if adopts:
+            yield
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        part = connection.recv(length - len(data))
+        assert part, "the process that commands fork from has ended"
+        data += part
+    return data
+
+
+def _fork_for_each(connection: socket.socket) -> None:
+    """Fork a process for each request, and answer with its id. Returns in each of these, as what it asks for."""
+    while True:
+        head, streams, _, _ = socket.recv_fds(connection, _LENGTH, len(_ERRORS))
+        if not head:
+            os._exit(0)
+        start = json.loads(_read(connection, int.from_bytes(head)))
+        pid_reader, pid_writer = os.pipe()
+        go_reader, go_writer = os.pipe()
+        if middle := os.fork():
+            os.waitpid(middle, 0)
+            connection.sendall(os.read(pid_reader, _LENGTH))
+            for number in (pid_reader, pid_writer, go_reader, go_writer, *streams):
+                os.close(number)
+            continue
+        # Its parent ends at once, so that the process which asks becomes its parent.
+        if child := os.fork():
+            os.write(pid_writer, child.to_bytes(_LENGTH))
+            os._exit(0)
+        os.close(go_writer)
+        os.read(go_reader, 1)
+        _become(start, streams)
+        return
+
+
+def _become(start: dict[str, Any], streams: Sequence[int]) -> None:
+    """Take what a process is started with."""
+    if start["leads_session"]:
+        os.setsid()
+    _redirect(streams)
+    os.closerange(len(streams), 1024)
+    os.chdir(start["directory"])
+    os.environ.clear()
+    os.environ.update(start["environment"])
+    sys.argv = ["callability", *start["arguments"]]
+
+
+def _redirect(streams: Sequence[int]) -> None:
     """Make files the standard streams, as a shell does, and then as Python does at its start.
 
     The earlier objects stay, as `sys.__stdout__` and so on: they would close these streams.
     """
-    for number, file in enumerate(streams):
-        opened = os.open(file, os.O_RDWR | os.O_CREAT)
-        os.dup2(opened, number)
-        os.close(opened)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
     sys.stdin, sys.stdout, sys.stderr = (
         open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115  # until the end
         for number, (mode, errors) in enumerate(zip("rww", _ERRORS, strict=True))
     )
 
 
-def _fork_for_each() -> None:
-    """Print the exit code of each command of standard input."""
-    for line in sys.stdin:
-        if child := os.fork():
-            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-            continue
-        arguments, directory, streams = json.loads(line)
-        os.chdir(directory)
-        _redirect(streams)
-        sys.argv = ["callability", *arguments]
-        run_command()
-
-
-def _import_all(arguments: Sequence[str]) -> None:
+def _import_all(*, libraries_only: bool) -> None:
     own = (module.name for module in walk_packages(callability.__path__, "callability."))
-    for name in _LIBRARIES if arguments else own:
+    for name in _LIBRARIES if libraries_only else own:
         if not name.endswith("__main__"):
             import_module(name)
 
 
 if __name__ == "__main__":
-    _import_all(sys.argv[1:])
-    _fork_for_each()
+    gc.disable()
+    _import_all(libraries_only=bool(sys.argv[2:]))
+    gc.freeze()
+    gc.enable()
+    _fork_for_each(socket.socket(fileno=int(sys.argv[1])))
+    run_command()
