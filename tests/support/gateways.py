@@ -11,11 +11,11 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import httpx2
 from mcp import Client
-from mcp.client._transport import Transport
+from mcp.client._transport import TransportStreams
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
@@ -79,12 +79,14 @@ def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:
 
 
 @contextmanager
-def http_gateway_process(config: Path, *arguments: str, address: str = "127.0.0.1:0") -> Iterator[str]:
-    """Run `callability gateway` over HTTP as a process and yield its URL."""
+def http_gateway_process(
+    config: Path, *arguments: str, address: str = "127.0.0.1:0", fresh: bool = False
+) -> Iterator[str]:
+    """Run `callability gateway` over HTTP as a process and yield its URL; `fresh` is that of `start`."""
     command = ("gateway", "--config", str(config), "--transport", "http", "--address", address)
     with (
         (config.parent / "gateway.log").open("w") as log,
-        start(*command, *arguments, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        start(*command, *arguments, fresh=fresh, stdout=subprocess.PIPE, stderr=log, text=True) as process,
     ):
         try:
             assert process.stdout is not None
@@ -97,21 +99,22 @@ def http_gateway_process(config: Path, *arguments: str, address: str = "127.0.0.
 
 
 @asynccontextmanager
-async def over_stdio(config: Path, *arguments: str) -> AsyncIterator[Client]:
-    """Run `callability gateway` over stdio as a process, and yield a client that is connected to it."""
-    command, *rest = [*COMMAND, "gateway", "--config", str(config), *arguments]
-    with (config.parent / "gateway.log").open("w") as log:
-        transport = stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)
-        async with Client(_started_by_us(transport)) as client:
-            yield client
-
-
-@asynccontextmanager
-async def _started_by_us(transport: Transport) -> AsyncIterator[Any]:
+async def stdio_gateway(*arguments: str, errlog: TextIO, **options: Any) -> AsyncIterator[TransportStreams]:
+    """Run `callability gateway` as a process, the server of a client; options are those of `StdioServerParameters`."""
+    command, *rest = [*COMMAND, "gateway", *arguments]
+    transport = stdio_client(StdioServerParameters(command=command, args=rest, **options), errlog=errlog)
     async with AsyncExitStack() as stack:
         with starting_commands():
             streams = await stack.enter_async_context(transport)
         yield streams
+
+
+@asynccontextmanager
+async def over_stdio(config: Path, *arguments: str) -> AsyncIterator[Client]:
+    """Run `callability gateway` over stdio as a process, and yield a client that is connected to it."""
+    with (config.parent / "gateway.log").open("w") as log:
+        async with Client(stdio_gateway("--config", str(config), *arguments, errlog=log)) as client:
+            yield client
 
 
 @asynccontextmanager

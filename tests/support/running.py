@@ -37,7 +37,8 @@ def fork_commands() -> None:
 def start(*arguments: str, fresh: bool = False, **options: Any) -> subprocess.Popen[Any]:
     """Start a command, with options of `subprocess.Popen`.
 
-    What looks at the modules, the memory or the time of a start has to have a `fresh` process.
+    What looks at the modules, the memory or the time of a start, or has to check the shipped policy, has to have a
+    `fresh` process.
     """
     if any(_forking) and not fresh:
         return shared_program().process(*arguments, **options)

@@ -1,11 +1,12 @@
 """What is decided once in a process of the tests: the shipped policy, and by the rules engine each task.
 
 Most policies of tests differ from the shipped one in one of three rule sets, so the engine would start for the other
-two again and again. A server that a test starts is a process of its own and remembers nothing of this.
+two again and again. So does a server that forks from a warm program; one that starts afresh remembers nothing of this.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from functools import cache
 
@@ -13,9 +14,9 @@ from callability.compiler import confirmation, policy
 from callability.compiler.confirmation import CPU_LIMIT, TIME_LIMIT, Engine, EngineOutput, OnProgress, no_progress, run
 from callability.compiler.policy import Check, check_source
 from callability.contract.finding import Place
+from callability.files import policy_check
 from callability.files.policy_source import PolicySource, source_in
 from callability.kernel.policy import CheckedPolicy
-from callability.service import edits
 from support.checkout import POLICY
 
 _SHIPPED = source_in(POLICY)
@@ -46,7 +47,7 @@ def _check_once(
     )
 
 
-_check_in_child = edits.checked_source
+_check_in_child = policy_check.checked_source
 _served: list[CheckedPolicy] = []
 """The shipped policy as it is served, once it was checked."""
 
@@ -83,5 +84,11 @@ def _run_once(
 def check_it_once() -> None:
     """Have every later import of these checks in this process remember the check, and the engine its answers."""
     policy.check_source = _check_once
-    edits.checked_source = _check_to_serve_once
+    policy_check.checked_source = _check_to_serve_once
     confirmation.run = _run_once
+
+
+def check_it_now() -> None:
+    """Check the shipped policy as a service does, and remember it."""
+    check_it_once()
+    asyncio.run(_check_to_serve_once(_SHIPPED))

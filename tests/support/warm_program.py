@@ -4,7 +4,8 @@
 `python -m support.warm_program SOCKET libraries` imports only libraries: each command imports its own modules, as a
 process that a shell starts does.
 
-What a test measures of a start (modules, memory, time) it measures in a process that is not warm.
+The program has checked the shipped policy too. What a test measures of a start (modules, memory, time), or whether it
+checks that policy, needs a process that is not warm.
 """
 
 from __future__ import annotations
@@ -193,16 +194,24 @@ def _redirect(streams: Sequence[int]) -> None:
     )
 
 
-def _import_all(*, libraries_only: bool) -> None:
-    own = (module.name for module in walk_packages(callability.__path__, "callability."))
-    for name in _LIBRARIES if libraries_only else own:
-        if not name.endswith("__main__"):
-            import_module(name)
+def _import_libraries() -> None:
+    for name in _LIBRARIES:
+        import_module(name)
+
+
+def _import_program() -> None:
+    """Import every module, and check the shipped policy, which a command then need not check again."""
+    from support.shipped_policy import check_it_now  # noqa: PLC0415  # it imports much of the program
+
+    check_it_now()
+    for module in walk_packages(callability.__path__, "callability."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
 
 
 if __name__ == "__main__":
     gc.disable()
-    _import_all(libraries_only=bool(sys.argv[2:]))
+    _import_libraries() if sys.argv[2:] else _import_program()
     gc.freeze()
     gc.enable()
     _fork_for_each(socket.socket(fileno=int(sys.argv[1])))

@@ -15,7 +15,7 @@ from callability.cli.gateway_files import ConfigOption, change_file, known_serve
 from callability.cli.options import JsonOption, leave
 from callability.cli.terminal import escape
 from callability.contract.finding import as_code, did_you_mean
-from callability.files.editing import Tree
+from callability.files.spelling import Tree
 from callability.gateway.config import AgentConfig
 
 _TOKEN_BYTES = 32

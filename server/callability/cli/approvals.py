@@ -18,7 +18,7 @@ from callability.cli.servers import definition_of, difference, last_seen, review
 from callability.cli.terminal import escape, number_of
 from callability.contract.finding import MAX_LISTED, as_code, did_you_mean
 from callability.contract.vocabulary import is_plain, unrecordable
-from callability.files.editing import Value
+from callability.files.spelling import Value
 from callability.gateway.config import ApprovalRecord
 from callability.gateway.config.approvals import ANY_FORM, Definitions, Fingerprint
 from callability.gateway.offline import Inspected

@@ -221,8 +221,8 @@ def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> 
     else:
         # A gateway that starts takes only the options from here.
         from callability.cli.own_policy import declared_by, missing_facts  # noqa: PLC0415
+        from callability.files.policy_check import checked_source  # noqa: PLC0415
         from callability.files.policy_source import source_in  # noqa: PLC0415
-        from callability.service.edits import checked_source  # noqa: PLC0415
 
         source = source_in(choice.directory)
         checked = asyncio.run(checked_source(source))

@@ -15,7 +15,8 @@ from callability.cli.terminal import escape
 from callability.contract.finding import Severity, as_code, did_you_mean
 from callability.contract.vocabulary import unrecordable
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, rewrite
+from callability.files.editing import EditRefused, rewrite
+from callability.files.spelling import Tree
 from callability.gateway.config import (
     NO_APPROVALS,
     Approvals,

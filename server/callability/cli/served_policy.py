@@ -9,11 +9,11 @@ from pathlib import Path
 
 from callability.cli.options import POLICY_REFUSED, PolicyRefused, refuse
 from callability.contract.finding import finding_lines
+from callability.files.policy_check import checked_source
 from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
 from callability.kernel.policy import CheckedPolicy
-from callability.service.edits import checked_source
 
 
 @dataclass(frozen=True, slots=True)

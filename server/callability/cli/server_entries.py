@@ -18,7 +18,8 @@ from callability.cli.options import JsonOption, leave, refuse
 from callability.cli.terminal import escape
 from callability.contract.finding import Severity, as_code, did_you_mean, list_names
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, edited_bytes, replace, turn, without
+from callability.files.editing import EditRefused, edited_bytes, replace, turn, without
+from callability.files.spelling import Tree
 from callability.gateway.config import CatalogEntry, Config, ServerConfig
 from callability.gateway.config.findings import findings
 from callability.gateway.config.secrets_file import SECRETS_FILE, written_secrets

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from callability.contract.enum_words import ENABLE_STATUS, LIFTED_BY, LOAD_STATUS, RETRY, TOOL_STATUS, EnumWords
@@ -110,10 +109,19 @@ def name_text(name: str) -> str:
     return name.encode("utf-8", "replace")[:MAX_BYTES].decode("utf-8", "ignore")
 
 
+def _plain(message: Message) -> dict[str, Any]:
+    """Return a message as the JSON of protobuf has it."""
+    # Most gateways record nothing, and would import it at their start.
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415
+
+    written: dict[str, Any] = MessageToDict(message)
+    return written
+
+
 def tool_facts_of(agent: Message | None, server: Message | None, tool: Message | None) -> str:
     """Return the facts of a request about a tool: a `CheckToolRequest` in the JSON of protobuf, without its names."""
     parts = {"agent": agent, "serverFacts": server, "toolFacts": tool}
-    written = {name: MessageToDict(part) for name, part in parts.items() if part is not None}
+    written = {name: _plain(part) for name, part in parts.items() if part is not None}
     if "agent" in written:
         written["agent"].pop("name", None)
     return json_text(written)
@@ -129,12 +137,12 @@ def load_facts_of(request: pb.ClassifyLoadRequest) -> str:
         found = signals_in_text(request.error_text)
         found.MergeFrom(signals)
         signals = found
-    return json_text({"signals": MessageToDict(signals)})
+    return json_text({"signals": _plain(signals)})
 
 
 def enable_facts_of(request: pb.ClassifyEnableRequest) -> str:
     """Return the facts of an enable as JSON."""
-    return json_text({"facts": MessageToDict(request.facts)})
+    return json_text({"facts": _plain(request.facts)})
 
 
 def tool_verdict(reply: pb.CheckToolResponse, semantics: int | None) -> str:

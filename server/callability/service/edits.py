@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from callability.contract.finding import MAX_FINDINGS, Finding, Place, finding_lines, list_names
+from callability.contract.finding import MAX_FINDINGS, Finding, finding_lines, list_names
+from callability.files.policy_check import checked_source, uncheckable
 from callability.files.policy_origin import PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.watching import looks
-from callability.kernel.policy import CheckedPolicy, LocalPolicy, read, unpack
-from callability.process.background import output_of
-from callability.process.child import NoOutput
+from callability.kernel.policy import CheckedPolicy, LocalPolicy, read
 from callability.process.logs import fields
 from callability.records.format import Change
 from callability.records.shadow import Shadow
 from callability.service.calls import CallabilityCalls, RejectedEdit, ServedPolicy
 from callability.service.metrics import PolicyMetrics
 
-CHECK_MODULE = "callability.compiler.check_worker"
-"""What checks a policy, in a process of its own: whatever serves a policy never imports what compiles it."""
-CHECK_SECONDS = 120.0
-"""How long the check of an edit may take."""
 MAX_LOGGED = 100
 """Findings of an edit that are logged."""
 _logger = logging.getLogger(__name__)
@@ -160,7 +154,7 @@ class Edits:
         except Exception:
             # The same files fail again: they are rejected, and not checked at every look.
             _logger.exception("an edit of the policy could not be applied")
-            unchecked = _uncheckable(written, "the service failed; its log says why")
+            unchecked = uncheckable(written, "the service failed; its log says why")
             await self._sink.report_rejected(RejectedEdit(written.revision, unchecked.findings))
 
     def _report_lost_tests(self, tests: tuple[str, ...]) -> None:
@@ -190,18 +184,3 @@ async def follow_edits(edits: Edits | None) -> AsyncIterator[None]:
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-
-
-async def checked_source(written: PolicySource) -> CheckedPolicy:
-    """Check the source of a policy in a process of its own. One that cannot be checked is refused."""
-    try:
-        return unpack(await output_of(CHECK_MODULE, pickle.dumps(written), CHECK_SECONDS))
-    except NoOutput as error:
-        return _uncheckable(written, str(error))
-    except Exception:
-        _logger.exception("an edit of the policy could not be checked")
-        return _uncheckable(written, "the service failed; its log says why")
-
-
-def _uncheckable(written: PolicySource, why: str) -> CheckedPolicy:
-    return CheckedPolicy(b"", (Finding(Place(written.shown), "check-failed", f"could not be checked: {why}"),))

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from callability.files import document
 from callability.files.document import UnclosedComment, without_comments
-from callability.files.editing import EditRefused, Tree, edited_bytes, without
+from callability.files.editing import EditRefused, edited_bytes, without
+from callability.files.spelling import Tree
 from callability.setup.clients import ConfigForm
 
 MOST_BYTES = 64 * 1024 * 1024

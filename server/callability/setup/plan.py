@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from callability.contract.finding import Finding, Severity, as_code, in_order
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, edited_bytes, new_file
+from callability.files.editing import EditRefused, edited_bytes, new_file
+from callability.files.spelling import Tree
 from callability.gateway.config.findings import content, findings, unset_variables
 from callability.gateway.config.secrets_file import read_secrets, with_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, read_client_file, with_members

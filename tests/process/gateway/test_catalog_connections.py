@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from mcp.client.auth import oauth2
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from callability.gateway.tools import catalog_tools
 from support.catalogs import (
@@ -31,8 +30,7 @@ from support.catalogs import (
     works,
 )
 from support.gateway_in_process import http_gateway
-from support.gateways import text_of, write_config
-from support.running import COMMAND
+from support.gateways import stdio_gateway, text_of, write_config
 from support.upstreams.bad_http import BadHttp
 from support.upstreams.oauth_provider import OAuthProvider
 from support.waiting import becomes
@@ -347,8 +345,6 @@ async def test_a_gateway_that_is_a_process_asks_the_user_and_connects(
             async with agent(url, mode, person) as it:
                 await story(it)
         return
-    command, *rest = [*COMMAND, "gateway", "--config", str(config)]
     with (tmp_path / "gateway.log").open("w") as log:
-        streams = stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)
-        async with agent(streams, mode, person) as it:
+        async with agent(stdio_gateway("--config", str(config), errlog=log), mode, person) as it:
             await story(it)

@@ -43,7 +43,7 @@ from support.gateways import (
     text_of,
     write_config,
 )
-from support.running import COMMAND, serving
+from support.running import serving, start
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
 
@@ -414,9 +414,10 @@ def test_upstream_processes_end_with_the_gateway(how: str, tmp_path: Path) -> No
     """By a signal and when standard input closes, with exit code 0."""
     config = write_config(tmp_path, {"one": shelf(tmp_path, "one", *OPEN_TOOLS), "two": bad()})
     http = ["--transport", "http", "--address", "127.0.0.1:0"] if "HTTP" in how else []
-    command = [*COMMAND, "gateway", "--config", str(config), *http]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with start("gateway", "--config", str(config), *http, text=True, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
         log = ""
         while log.count("is connected with") < 2 or "started with" not in log:
             line = process.stderr.readline()

@@ -17,7 +17,7 @@ from support.catalogs import agent
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import ACCEPT, INITIALIZE, LEGACY, initialized, legacy, modern
 from support.gateways import agents_of, token_of, write_config
-from support.running import COMMAND
+from support.running import COMMAND, starting_commands
 from support.waiting import SECONDS, becomes
 
 pytestmark = pytest.mark.anyio
@@ -300,7 +300,8 @@ async def test_a_gateway_with_very_many_sessions_ends_in_its_grace_time(tmp_path
     config = write_config(tmp_path, {}, http={"sessions_per_agent": 10_000, "sessions": 10_000})
     command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
     with (tmp_path / "gateway.log").open("w") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=log)
+        with starting_commands():
+            process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=log)
         try:
             assert process.stdout is not None
             url = (await process.stdout.readline()).decode().split()[-1]

@@ -21,7 +21,7 @@ import pytest
 from support.checkout import UPSTREAMS
 from support.gateway_requests import ACCEPT, LEGACY, answer_in, initialized, legacy, modern
 from support.gateways import write_config
-from support.running import COMMAND
+from support.running import COMMAND, starting_commands
 from support.upstreams.gate import SIZE
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +80,8 @@ async def _running(directory: Path) -> AsyncIterator[Running]:
     config = write_config(directory, {"gate": {"command": sys.executable, "args": [str(GATE)]}})
     command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
     with (directory / "gateway.log").open("w") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=log)
+        with starting_commands():
+            process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=log)
         try:
             assert process.stdout is not None
             line = (await process.stdout.readline()).decode()

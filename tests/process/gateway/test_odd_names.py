@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from callability.cli.options import argument_of, cell_of, name_of, word_of
 from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, edited_bytes, new_file
+from callability.files.editing import EditRefused, edited_bytes, new_file
+from callability.files.spelling import Tree
 from callability.gateway.config import load_approvals
 from support.commands import callability
 from support.gateway_in_process import client_of

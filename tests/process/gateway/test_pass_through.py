@@ -26,8 +26,7 @@ from mcp_types import CallToolResult
 from support.checkout import UPSTREAMS
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import answer_in, initialized, legacy
-from support.gateways import bad, call, http_gateway_process, retrieve, text_of, write_config
-from support.running import COMMAND
+from support.gateways import bad, call, http_gateway_process, retrieve, stdio_gateway, text_of, write_config
 from support.upstreams import rich
 from support.upstreams.bad_http import Answer, BadHttp, refusal, reply
 from support.upstreams.bad_stdio import NULLS
@@ -98,9 +97,8 @@ def _over_http(url: str) -> Transport:
 async def _agent(transport: str, mode: Mode, config: Path, *arguments: str) -> AsyncIterator[Client]:
     async with AsyncExitStack() as stack:
         if transport == "stdio":
-            command, *rest = [*COMMAND, "gateway", "--config", str(config), *arguments]
             log = stack.enter_context((config.parent / "gateway.log").open("w"))
-            server = stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)
+            server = stdio_gateway("--config", str(config), *arguments, errlog=log)
             yield await stack.enter_async_context(Client(server, mode=mode))
         else:
             process = ExitStack()

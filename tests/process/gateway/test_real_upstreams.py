@@ -18,12 +18,10 @@ from typing import Any, Literal
 
 import pytest
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from support.gateway_in_process import http_gateway
-from support.gateways import write_config
+from support.gateways import stdio_gateway, write_config
 from support.real_servers import NODE_IS_SET_UP, node_servers, pypi_servers
-from support.running import COMMAND
 
 Mode = Literal["auto", "legacy"]
 REVISIONS: dict[str, Mode] = {"2025-11-25": "legacy", "2026-07-28": "auto"}
@@ -76,10 +74,8 @@ def _agent(transport: str, config: Path) -> Iterator[Callable[[Mode], Client]]:
         with http_gateway(config) as url:
             yield lambda mode: Client(url, mode=mode)
         return
-    command, *arguments = [*COMMAND, "gateway", "--config", str(config)]
-    parameters = StdioServerParameters(command=command, args=arguments)
     with (config.parent / "gateway.log").open("w") as log:
-        yield lambda mode: Client(stdio_client(parameters, errlog=log), mode=mode)
+        yield lambda mode: Client(stdio_gateway("--config", str(config), errlog=log), mode=mode)
 
 
 async def _outcomes(client: Client, calls: Iterable[Call]) -> Counter[str]:

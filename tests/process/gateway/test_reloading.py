@@ -17,14 +17,12 @@ from typing import Any, Literal
 import httpx2
 import pytest
 from mcp import Client, MCPError
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from support.checkout import UPSTREAMS
 from support.edits import edit, replace
 from support.gateway_in_process import client_of, http_gateway
-from support.gateways import READ, SEND, bad, call, connected, retrieve, shelf, text_of, write_config
-from support.running import COMMAND
+from support.gateways import READ, SEND, bad, call, connected, retrieve, shelf, stdio_gateway, text_of, write_config
 from support.waiting import becomes, file_status, names, status
 
 SECONDS = 120
@@ -306,7 +304,7 @@ def test_calls_go_on_while_the_files_are_edited(tmp_path: Path) -> None:
 def test_opt_in_use_is_counted_in_memory_and_on_the_metrics_port_only(tmp_path: Path) -> None:
     """One count without names (FR-013); a broken file is counted too."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
-    command = [*COMMAND, "gateway", "--config", str(config), "--metrics-address", "127.0.0.1:0", "--log-level", "debug"]
+    options = ("--config", str(config), "--metrics-address", "127.0.0.1:0", "--log-level", "debug")
 
     def counts(log: Path) -> dict[str, float]:
         [url] = {word for word in log.read_text().split() if word.endswith("/metrics")}
@@ -317,9 +315,7 @@ def test_opt_in_use_is_counted_in_memory_and_on_the_metrics_port_only(tmp_path: 
     async def story() -> None:
         path = tmp_path / "gateway.log"
         with path.open("w") as log:
-            async with Client(
-                stdio_client(StdioServerParameters(command=command[0], args=command[1:]), errlog=log)
-            ) as client:
+            async with Client(stdio_gateway(*options, errlog=log)) as client:
                 for flag in (True, False, True, True):
                     await retrieve(client, "mammoth", include_disabled=flag)
                 assert (await client.call_tool("retrieve_tools", {"query": " ", "include_disabled": True})).is_error

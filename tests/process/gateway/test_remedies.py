@@ -15,12 +15,10 @@ from typing import Any
 
 import pytest
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from support.commands import callability
 from support.gateway_in_process import client_of
-from support.gateways import call, retrieve, shelf, text_of, write_config
-from support.running import COMMAND
+from support.gateways import call, retrieve, shelf, stdio_gateway, text_of, write_config
 
 SECONDS = 120
 PROGRAM = Path(sys.executable).with_name("callability")
@@ -168,10 +166,8 @@ def test_the_printed_commands_are_short_where_the_config_is_in_the_default_place
 @asynccontextmanager
 async def _in_default_place(home: Path) -> AsyncIterator[Client]:
     """Run a gateway with the config in the configuration directory of a user."""
-    command, *rest = [*COMMAND, "gateway"]
-    server = StdioServerParameters(command=command, args=rest, env={"HOME": str(home)}, cwd="/")
     with (home / "gateway.log").open("w") as log:
-        async with Client(stdio_client(server, errlog=log)) as client:
+        async with Client(stdio_gateway(env={"HOME": str(home)}, cwd="/", errlog=log)) as client:
             yield client
 
 

@@ -22,7 +22,7 @@ from callability.process.uvicorn_server import StopSignals, UvicornServer
 from support.checkout import UPSTREAMS
 from support.gateway_requests import INITIALIZE
 from support.gateways import write_config
-from support.running import COMMAND
+from support.running import start
 from support.waiting import SECONDS, becomes
 
 RICH = UPSTREAMS / "rich.py"
@@ -167,8 +167,8 @@ def test_a_client_is_not_ended_for_what_waits_for_another_address(monkeypatch: p
 def test_an_agent_over_stdio_that_reads_no_answers_ends_the_gateway(tmp_path: Path) -> None:
     """Each answer of 4 MB would stay in memory; one line says why it ended."""
     config = write_config(tmp_path, {"rich": {"command": sys.executable, "args": [str(RICH)], "trust": "auto"}})
-    command = [*COMMAND, "gateway", "--config", str(config)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with start("gateway", "--config", str(config), stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")

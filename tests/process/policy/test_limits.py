@@ -21,7 +21,7 @@ from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_set import Rule, RuleSet
 from callability.contract import finding
 from callability.contract.finding import Place, did_you_mean, line, list_names
-from callability.files import document, policy_source, yaml_document
+from callability.files import document, policy_check, policy_source, yaml_document
 from callability.files.policy_source import source_in
 from callability.kernel.conditions import AllOf, AnyOf, Is
 from callability.process.limits import MAX_MEMORY
@@ -290,8 +290,8 @@ def test_the_engine_is_limited_by_its_processor_time() -> None:
 
 def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service waits for it, and no longer than it states."""
-    monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
-    refused = asyncio.run(edits.checked_source(source_in(write_policy(tmp_path, policy_text({})))))
+    monkeypatch.setattr(policy_check, "CHECK_SECONDS", 0.001)
+    refused = asyncio.run(policy_check.checked_source(source_in(write_policy(tmp_path, policy_text({})))))
     assert not refused.bundle
     [report] = refused.findings
     assert line(report) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
@@ -358,7 +358,7 @@ LIMITS = {
     "2,000 characters": forms.MAX_TEXT,
     "60 seconds of processor time": confirmation.CPU_LIMIT,
     "300 seconds": int(confirmation.TIME_LIMIT),
-    "120 seconds": int(edits.CHECK_SECONDS),
+    "120 seconds": int(policy_check.CHECK_SECONDS),
     "120 seconds of processor time": check_worker.MAX_CPU,
     "4 GiB": MAX_MEMORY // 1024**3,
     "first 1,000": finding.MAX_FINDINGS,

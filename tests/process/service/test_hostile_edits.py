@@ -147,7 +147,7 @@ def grown(server: Attacked, edits: Sequence[dict[str, bytes]], *, validate: bool
     """Make bad and good edits in turn, and return how much the memory grew after the first ones, in KiB."""
     memory = 0
     for number, files in enumerate(edits):
-        if number == WARM:
+        if number == min(WARM, len(edits) - 1):
             memory = server.memory()
         check = judged(files)
         server.edit(files, check)

@@ -53,7 +53,7 @@ def _gateway() -> int:
 
 def test_a_service_loads_neither_what_compiles_a_policy_nor_what_reads_yaml(reports: Path) -> None:
     """A process of its own checks the policy; nothing but a callers file is YAML."""
-    with service() as running:
+    with service(fresh=True) as running:
         loaded = _loaded(running.process.pid, reports)
     assert "callability.kernel.byte_calls" in loaded
     assert [name for name in loaded if name.startswith((*COMPILING, "ruamel."))] == []
@@ -63,7 +63,9 @@ def test_a_service_loads_neither_what_compiles_a_policy_nor_what_reads_yaml(repo
 def test_a_gateway_loads_nothing_that_compiles_a_policy(tmp_path: Path, reports: Path, *, remote: bool) -> None:
     """Neither with a policy in its own process nor with that of a service."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files")})
-    with serving() as address, http_gateway_process(config, *(["--policy-address", address] if remote else [])):
-        loaded = _loaded(_gateway(), reports)
+    with serving() as address:
+        others = ("--policy-address", address) if remote else ()
+        with http_gateway_process(config, *others, fresh=True):
+            loaded = _loaded(_gateway(), reports)
     assert "callability.gateway.tools.dispatch" in loaded
     assert [name for name in loaded if name.startswith(COMPILING)] == []

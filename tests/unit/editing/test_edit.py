@@ -16,7 +16,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, Value, edited_bytes, rewrite, without
+from callability.files.editing import EditRefused, edited_bytes, rewrite, without
+from callability.files.spelling import Tree, Value
 
 DIGEST = "1e5" + "0" * 61
 

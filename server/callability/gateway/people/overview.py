@@ -13,8 +13,9 @@ from callability.adapter import Judgement
 from callability.contract.finding import Place, as_code
 from callability.contract.vocabulary import LiftedBy, ToolStatus, unrecordable
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, Value, rewrite
+from callability.files.editing import EditRefused, rewrite
 from callability.files.shipped_policy import shipped_policy
+from callability.files.spelling import Tree, Value
 from callability.gateway.config.approvals import (
     DEFAULT_APPROVALS,
     ApprovalRecord,

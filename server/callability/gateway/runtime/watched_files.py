@@ -19,7 +19,8 @@ from callability.client import PolicyUnavailable
 from callability.contract.finding import Finding, Severity, as_code, has_errors, in_order, line, list_names
 from callability.contract.vocabulary import MAX_BYTES, byte_length, is_plain
 from callability.files import document
-from callability.files.editing import EditRefused, Tree, rewrite
+from callability.files.editing import EditRefused, rewrite
+from callability.files.spelling import Tree
 from callability.files.watching import LOOK_SECONDS, looks
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.approvals import Definitions, approved_part
