@@ -317,7 +317,7 @@ def plain_form(column: pa.Array) -> pa.Array:
     """Return a valid column without text views, runs, and dictionaries of what is no text."""
     kind = column.type
     if pa.types.is_string_view(kind):
-        return column.cast(pa.large_string())
+        return _without_views(column)
     if pa.types.is_run_end_encoded(kind):
         rows = np.arange(column.offset, column.offset + len(column))
         places = np.searchsorted(column.run_ends.to_numpy(), rows, side="right")
@@ -328,6 +328,14 @@ def plain_form(column: pa.Array) -> pa.Array:
             return pa.DictionaryArray.from_arrays(column.indices, words)
         return words.take(column.indices)
     return column
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.large_string())
+    except pa.ArrowNotImplementedError:
+        # The lowest pyarrow that is allowed casts no views.
+        return pa.array(column.to_pylist(), pa.large_string())
 
 
 def plain_form_type(kind: pa.DataType) -> pa.DataType:
