@@ -104,15 +104,20 @@ func (s *changeSearch) arrive(at *reached) {
 func (s *changeSearch) moves(place int) []axisMove {
 	axis := s.set.axes[place]
 	var found []axisMove
-	seen := map[string]bool{}
+	first := map[string]int{}
+	for point := range axis.points() {
+		key := way{0: axis.at(point)}.key()
+		if _, seen := first[key]; !seen {
+			first[key] = point
+		}
+	}
 	for point := range axis.points() {
 		state := axis.at(point)
-		key := way{0: state}.key()
-		if seen[key] {
+		if first[way{0: state}.key()] != point {
 			continue
 		}
-		seen[key] = true
-		each, possible := axisMove{point: int32(point)}, true
+		each := axisMove{point: int32(point)}
+		_, possible := first[way{0: s.readNow(axis.facts, state)}.key()]
 		for number, fact := range axis.facts {
 			if state[number] != s.readings[fact] {
 				possible = possible && s.canBe(fact, state[number])
@@ -124,6 +129,17 @@ func (s *changeSearch) moves(place int) []axisMove {
 		}
 	}
 	return found
+}
+
+// readNow is a state before any change: an unknown fact has its value already, one that can occur with what is known.
+func (s *changeSearch) readNow(facts, state []int32) []int32 {
+	before := slices.Clone(state)
+	for number, fact := range facts {
+		if s.readings[fact] < int32(len(s.set.facts[fact].values)) {
+			before[number] = s.readings[fact]
+		}
+	}
+	return before
 }
 
 // canBe reports whether a fact can get another reading than it has.

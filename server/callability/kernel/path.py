@@ -163,13 +163,16 @@ class _Moves:
 
     def of_axis(self, place: int) -> Iterator[_Move]:
         """Yield each state that can be reached, at its first point."""
-        seen: set[tuple[str, ...]] = set()
         names = self._rule_set.facts_of_axis(place)
         now = [self._rule_set.reading(name, self._facts[name]) for name in names]
+        points: dict[tuple[str, ...], int] = {}
         for point, state in self._rule_set.points_of_axis(place):
+            points.setdefault(state, point)
+        for state, point in points.items():
             pairs = list(zip(names, now, state, strict=True))
-            if state not in seen and all(self._can_be(self._by_name[name], old, new) for name, old, new in pairs):
-                seen.add(state)
+            # An unknown fact has its value already: one that can occur with what is known now, before any change.
+            found = tuple(new if old == UNKNOWN else old for _, old, new in pairs)
+            if found in points and all(self._can_be(self._by_name[name], old, new) for name, old, new in pairs):
                 changes = {name: new for name, old, new in pairs if new != old}
                 yield sum(self._costs[name] for name in changes), point, changes
 

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callability.compiler.question import Fact, LabelFact
@@ -149,6 +149,15 @@ def test_a_path_leads_to_callable_if_and_only_if_some_changes_do(
 
 @drawing(200)
 @given(drawn=_drawn, drawn_facts=_facts)
+# A record that is disabled has a status, whatever it is: it cannot turn out to be `none`.
+@example(
+    drawn=[(Not(Is("approval.status", frozenset({"none"}))), "server_disabled")],
+    drawn_facts={
+        **{fact.name: fact.open_value for fact in FACTS},
+        "approval.disabled": "true",
+        "approval.status": UNKNOWN,
+    },
+)
 def test_only_a_change_of_the_policy_helps_if_no_change_does_whatever_an_unknown_fact_is(
     drawn: Sequence[tuple[Condition, str]], drawn_facts: Mapping[str, str]
 ) -> None:
