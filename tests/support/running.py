@@ -18,6 +18,7 @@ from support.warm_program import shared_program
 
 COMMAND = (sys.executable, "-m", "callability")
 _POPEN = subprocess.Popen
+_PYTHONPATH = os.environ.get("PYTHONPATH")
 _SMALL = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
 """A small process that forks once more: it does not replace itself, because the exit follows."""
 
@@ -38,9 +39,10 @@ def start(*arguments: str, fresh: bool = False, **options: Any) -> subprocess.Po
     """Start a command, with options of `subprocess.Popen`.
 
     What looks at the modules, the memory or the time of a start, or has to check the shipped policy, has to have a
-    `fresh` process.
+    `fresh` process. So is one that a test gives a `PYTHONPATH`: it may import something else.
     """
-    if any(_forking) and not fresh:
+    other_modules = (options.get("env") or os.environ).get("PYTHONPATH") not in {None, _PYTHONPATH}
+    if any(_forking) and not fresh and not other_modules:
         return shared_program().process(*arguments, **options)
     return subprocess.Popen([*COMMAND, *arguments], **options)
 
