@@ -6,7 +6,6 @@ Comments are blanked out, because no library that reads them reports the places 
 from __future__ import annotations
 
 import errno
-import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
@@ -22,8 +21,6 @@ SPACE = re.compile(r"(?:[ \t\r\n]|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 """What may stand between two values or signs: white space and comments."""
 REST_OF_LINE = re.compile(r"(?:[ \t]|/\*[^\r\n]*?\*/)*(//[^\r\n]*)?")
 """The same up to the end of a line; the group is a comment that only the line's end ends."""
-KEY_AND_COLON = re.compile(r'("(?:[^"\\]|\\.)*")(?:( *[\r\n][ \r\n]*):)?')
-"""A text; the second group is the white space, with a line break, between it and a colon."""
 
 # A text or a comment that is never closed goes on to the end, so that each character is looked at once.
 _TOKEN = re.compile(r'"[^"\\\r\n]*(?:\\.[^"\\\r\n]*)*"?|//[^\r\n]*|/\*.*?(?:\*/|\Z)|[^\s"/,]+|[,/]', re.DOTALL)
@@ -56,11 +53,6 @@ def without_comments(text: str) -> str:
     return _blank(text, sorted(_superfluous(text)))
 
 
-def with_colons_behind_keys(text: str) -> str:
-    """Return JSON with each colon in the line of its key, as YAML wants it; every value keeps its line and column."""
-    return KEY_AND_COLON.sub(lambda found: f"{found[1]}:{found[2]} " if found[2] else found[0], text)
-
-
 def _superfluous(text: str) -> Iterator[tuple[int, int]]:
     """Yield where each comment and each trailing comma begins and ends."""
     before, comma = "", -1
@@ -88,7 +80,10 @@ def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 MAX_BYTES = 524_288
 MAX_DEPTH = 48
-_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+MAX_VALUES = 50_000
+"""Values of a file, keys and what holds others among them."""
+MAX_DIGITS = 64
+"""Digits of a number; what is longer is read as text."""
 ScalarValue = str | bool | int | float | None
 
 
@@ -190,10 +185,12 @@ def parse(data: bytes, file: str) -> Node:
         before = re.split("\r\n|[\r\n]", data[: error.start].decode())
         place = Place(file, len(before), len(before[-1]) + 1)
         raise refusal(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
-    # The library takes longer to import than a program without files takes to start.
-    from callability.files.yaml_document import document  # noqa: PLC0415
-
-    return document(_checked_json(text, file) if is_json(file) else text, file)
+    if is_json(file):
+        from callability.files.json_document import document  # noqa: PLC0415  # it needs what is defined here
+    else:
+        # The library takes longer to import than a program without files takes to start.
+        from callability.files.yaml_document import document  # noqa: PLC0415
+    return document(text, file)
 
 
 def plain(node: Node) -> object:
@@ -207,35 +204,6 @@ def plain(node: Node) -> object:
             return {key.value: plain(value) for key, value in entries}
 
 
-def _checked_json(text: str, file: str) -> str:
-    """Return JSON in a form that is YAML too, with every value at its line and column.
-
-    In JSON a tab is only ever white space, and characters that YAML does not take stand only within texts, where they
-    can be escaped. Comments and trailing commas become spaces.
-    """
-    try:
-        text = without_comments(text)
-        # As a text, a number may have any number of digits: it is read again, and checked, as YAML.
-        json.loads(text, parse_int=str)
-    except UnclosedComment as error:
-        before = text[: error.position].split("\n")
-        place = Place(file, len(before), len(before[-1]) + 1)
-        raise refusal(place, "not-json", "a comment begins here and is not closed", "close it with `*/`") from error
-    except json.JSONDecodeError as error:
-        hint = "remove the comma before `]` or `}`" if _needless_comma(text, error.pos) else ""
-        raise refusal(Place(file, error.lineno, error.colno), "not-json", "is not valid JSON here", hint) from error
-    except RecursionError as error:
-        raise too_deep(Place(file)) from error
-    text = with_colons_behind_keys(text.replace("\t", " "))
-    return _NOT_IN_YAML.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
-
-
-def _needless_comma(text: str, position: int) -> bool:
-    """Say whether a reader stopped at a comma before a closing bracket, or just behind it."""
-    comma = position if text[position : position + 1] == "," else len(text[:position].rstrip()) - 1
-    return re.match(r",\s*[\]}]", text[max(comma, 0) :]) is not None
-
-
 def refusal(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
     """Return the error of a file with one finding."""
     return Refused((Finding(place, code, sentence, hint),))
@@ -244,3 +212,8 @@ def refusal(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
 def too_deep(place: Place) -> Refused:
     """Return the error of a file that is nested too deeply."""
     return refusal(place, "nested-too-deep", f"is nested more than {MAX_DEPTH} levels deep")
+
+
+def too_many(place: Place) -> Refused:
+    """Return the error of a file that has too many values, at the first of them that is one too many."""
+    return refusal(place, "too-many-values", f"has more than {MAX_VALUES:,} values, keys among them")

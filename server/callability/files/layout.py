@@ -17,6 +17,8 @@ from callability.files.spelling import Spelling, Splice, Tree, Unclear, Value
 
 # If JSON is read as YAML, only the places count: what YAML does not accept is replaced by text of the same length.
 _NOT_IN_YAML = re.compile("[\t\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_KEY_AND_COLON = re.compile(r'("(?:[^"\\]|\\.)*")(?:( *[\r\n][ \r\n]*):)?')
+"""A text; the second group is the white space, with a line break, between it and a colon."""
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _REST_OF_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?")
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -25,7 +27,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 def _as_yaml(text: str) -> str:
     """Return JSON as YAML of the same length: every node keeps its index, but not always its line."""
     text = _NOT_IN_YAML.sub(" ", document.without_comments(text))
-    return document.KEY_AND_COLON.sub(lambda found: f"{found[1]}:{' ' * len(found[2])}" if found[2] else found[0], text)
+    return _KEY_AND_COLON.sub(lambda found: f"{found[1]}:{' ' * len(found[2])}" if found[2] else found[0], text)
 
 
 class Layout:

@@ -18,6 +18,8 @@ from ruamel.yaml.reader import ReaderError
 from callability.contract.finding import Finding, Place, as_code
 from callability.files.document import (
     MAX_DEPTH,
+    MAX_DIGITS,
+    MAX_VALUES,
     DocumentMapping,
     DocumentSequence,
     Node,
@@ -26,10 +28,9 @@ from callability.files.document import (
     ScalarValue,
     refusal,
     too_deep,
+    too_many,
 )
 
-MAX_VALUES = 50_000
-"""Values of a file, keys and what holds others among them."""
 TooDeep = MaxDepthExceededError
 _ONE_AT_A_TIME = Lock()
 
@@ -149,8 +150,6 @@ def _line(text: str, number: int) -> str:
     return (re.split(r"\r\n|\r|\n", text)[number : number + 1] or [""])[0]
 
 
-MAX_DIGITS = 64
-"""Digits of a number; what is longer is read as text."""
 _TAG = "tag:yaml.org,2002:"
 _DIRECTIVE = re.compile(r"(?>[ \t]*(?:#[^\r\n]*)?(?:\r\n|[\r\n]))*+(?=%)")
 """What may stand above a directive."""
@@ -201,8 +200,7 @@ class _Reader:
             if isinstance(error, TooDeep):
                 raise too_deep(place) from error
             if isinstance(error, TooMany):
-                sentence = f"has more than {MAX_VALUES:,} values, keys among them"
-                raise refusal(place, "too-many-values", sentence) from error
+                raise too_many(place) from error
             line, column, problem, hint = fault(error, text)
             raise refusal(Place(self.file, line, column), "not-yaml", f"is not YAML: {problem}", hint) from error
         except ReaderError as error:

@@ -21,7 +21,7 @@ from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_set import Rule, RuleSet
 from callability.contract import finding
 from callability.contract.finding import Place, did_you_mean, line, list_names
-from callability.files import document, policy_check, policy_source, yaml_document
+from callability.files import document, policy_check, policy_source
 from callability.files.policy_source import source_in
 from callability.kernel.conditions import AllOf, AnyOf, Is
 from callability.process.limits import MAX_MEMORY
@@ -345,7 +345,7 @@ LIMITS = {
     "16 YAML files": policy_source.MAX_FILES,
     "524,288 bytes": document.MAX_BYTES,
     "48 levels": document.MAX_DEPTH,
-    "50,000 values": yaml_document.MAX_VALUES,
+    "50,000 values": document.MAX_VALUES,
     "1,000 rules": rule_file.MAX_RULES,
     "1,000 laws": rule_file.MAX_LAWS,
     "5,000 tests": rule_file.MAX_TESTS,
