@@ -7,7 +7,7 @@ an error of its own.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from threading import Lock
@@ -38,8 +38,13 @@ def batches(agent: Agent | None, servers: Iterable[ServerTools]) -> Iterator[Che
         start, end = 0, len(server.tools)
         above = ServerTools(name=server.name, facts=server.facts)
         own = above.ByteSize() + _AROUND
+        all_of_it = server.ByteSize() - above.ByteSize() + end * _AROUND
         while start < end:
-            tools, size = _fitting(server.tools[start : start + room], space - own)
+            tools: Sequence[Tool]
+            if not start and end <= room and all_of_it <= space - own:
+                tools, size = server.tools, all_of_it
+            else:
+                tools, size = _fitting(server.tools[start : start + room], space - own)
             if not tools and request.servers:
                 room = 0
             else:
@@ -89,6 +94,11 @@ class StandIns:
         self._tools[name] = tool
         return Tool(name=name)
 
+    @property
+    def used(self) -> bool:
+        """Whether a tool has one."""
+        return bool(self._tools)
+
     def under_its_name(self, judged: JudgedTool) -> JudgedTool:
         """Return a judged tool under the name that it has."""
         return judged._replace(tool=self._tools[judged.tool]) if judged.tool in self._tools else judged
@@ -118,12 +128,20 @@ class KnownServer:
     tools: Mapping[str, facts_pb2.ToolFacts]
     refusals: Mapping[str, str]
     texts: Mapping[str, ToolText] = field(default_factory=dict)
+    _about_all: list[pb.ServerTools] = field(default_factory=list, init=False, repr=False)
+    """What a request holds about all tools, once it was made: after an edit of the policy it is needed again."""
 
-    def question(self, tools: Iterable[str] | None = None, stand_ins: StandIns | None = None) -> pb.ServerTools:
-        """Return what a request holds about some of the tools, or about all."""
+    def question(self, tools: Collection[str] | None = None, stand_ins: StandIns | None = None) -> pb.ServerTools:
+        """Return what a request holds about some of the tools, or about all. It is not to be changed."""
+        about_all = tools is None or len(tools) == len(self.tools)
+        if about_all and self._about_all:
+            return self._about_all[0]
         describe = stand_ins.describe if stand_ins else _tool_of_request
         messages = [describe(tool, self.tools[tool]) for tool in (self.tools if tools is None else tools)]
-        return pb.ServerTools(name=self.name, facts=self.facts, tools=messages)
+        made = pb.ServerTools(name=self.name, facts=self.facts, tools=messages)
+        if about_all and stand_ins and not stand_ins.used:
+            self._about_all.append(made)
+        return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
