@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.files.document import MAX_BYTES, DocumentMapping, Refused, parse, plain
+from callability.files.document import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_VALUES,
+    DocumentMapping,
+    DocumentSequence,
+    Refused,
+    Scalar,
+    parse,
+    plain,
+)
 from support.drawing import drawing
 
 _values = st.recursive(
@@ -187,6 +197,27 @@ def test_comments_do_not_move_the_places_of_values() -> None:
     node = parse('/* caf\u00e9 \u2028 \t\n\n */ {"a": /* \x7f */ 1,\n  // x\n\t"b": 2,}'.encode(), "a.json")
     assert isinstance(node, DocumentMapping)
     assert [(key.place.line, key.place.column) for key, _ in node.entries] == [(3, 6), (5, 2)]
+
+
+def test_characters_within_texts_do_not_move_the_places_behind_them() -> None:
+    """Each is one column, escaped or not, whatever another format makes of it."""
+    node = parse('["\x7f\x85\u2028\ufeff", "\\ud83d\\ude00", "\\u0000",\t1e5, -0, NaN]'.encode(), "a.json")
+    assert isinstance(node, DocumentSequence)
+    scalars = [item for item in node.items if isinstance(item, Scalar)]
+    assert [item.place.column for item in scalars] == [2, 10, 26, 36, 41, 45]
+    assert [item.value for item in scalars] == ["\x7f\x85\u2028\ufeff", "\U0001f600", "\0", 1e5, 0, "NaN"]
+
+
+def test_json_within_its_limits_is_read_and_beyond_them_refused_at_its_place() -> None:
+    """Values, keys among them, and levels."""
+    deepest = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    assert parse(deepest.encode(), "a.json")
+    with pytest.raises(Refused, match=f"a.json:1:{MAX_DEPTH + 1}: is nested more than {MAX_DEPTH} levels deep"):
+        parse(f"[{deepest}]".encode(), "a.json")
+    most = MAX_VALUES - 1
+    assert parse(json.dumps([1] * most).encode(), "a.json")
+    with pytest.raises(Refused, match=f"a.json:1:{3 * most + 2}: has more than 50,000 values, keys among them"):
+        parse(json.dumps([1] * MAX_VALUES).encode(), "a.json")
 
 
 @pytest.mark.parametrize(
