@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import importlib
 import logging
 import os
 import secrets
-import signal
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
-import uvloop
-from prometheus_client import CollectorRegistry
 
+from callability.cli.application import importing
 from callability.cli.options import (
     LOG_CALLS,
     MAX_KEYS,
-    METRICS_WHY,
     RECORD_LEVEL,
     RECORDS,
     SHADOW,
@@ -42,28 +37,15 @@ from callability.cli.policy_service import (
     TlsCertificateOption,
     TlsClientCaOption,
     TlsKeyOption,
-    certificate_files,
-    refuse_certificate,
 )
-from callability.cli.served_policy import Loaded, loaded_from
+from callability.cli.served_policy import loading
 from callability.cli.service_settings import SETTINGS, Value, read_setting, settings_or_exit, unused_variables
-from callability.cli.terminal import final_exit_code, number_of
-from callability.files.certificates import CertificateRefused
+from callability.cli.terminal import number_of
 from callability.files.policy_origin import BundleOrigin, PolicyDirectory, PolicyOrigin, origin_at
 from callability.files.shipped_policy import shipped_policy
 from callability.kernel.limits import CONCURRENT_CALLS
-from callability.otel.traces import NoTraces, check_traces, start_traces
-from callability.process.address import AddressRefused, check_listen
-from callability.process.logs import LogFormat, fields, log_to_standard_error
-from callability.process.metrics import expose
-from callability.records.recorder import RecordLevel, RecordOptions
-from callability.records.shadow import Shadow
-from callability.records.writer import Destination, DestinationRefused
-from callability.service.callers import CallersRefused, load_callers
-from callability.service.edits import Edits, EditSink, ServedEdits, follow_edits, shadow_edits
-from callability.service.guard import raise_descriptor_limit
-from callability.service.server import return_large_blocks
-from callability.service.workers import SERVICE_NAME, Instance, InstanceOptions, LogOptions, Workers
+from callability.process.logs import LogFormat, log_to_standard_error
+from callability.records.recorder import RecordLevel
 
 _TOKEN_BYTES = 32
 
@@ -76,6 +58,8 @@ def check(
 
     Exit code 0: no errors. 1: the file is refused. 2: usage error.
     """
+    from callability.service.callers import CallersRefused, load_callers  # noqa: PLC0415  # it imports gRPC
+
     try:
         callers = load_callers(file)
     except CallersRefused as refused:
@@ -236,64 +220,16 @@ def serve(
     """
     given = {name: value for name, value in locals().items() if name in SETTINGS}
     given["bundle_key"] = key_files(bundle_key, "--bundle-key", MAX_KEYS) or None
-    settings = {name: each.value for name, each in settings_or_exit(given, config).items()}
+    settings: dict[str, Any] = {name: each.value for name, each in settings_or_exit(given, config).items()}
     log_to_standard_error(str(settings["log_level"]), str(settings["log_format"]))
     for name in unused_variables(os.environ):
         _log.warning("`$%s` is not a setting, and is not used", name)
-    return_large_blocks()
-    raise_descriptor_limit()
-    try:
-        serving = _serving(settings)
-        uvloop.run(serving.run() if serving.workers == 1 else serving.supervise())
-    except (AddressRefused, DestinationRefused, NoTraces) as error:
-        leave(str(error), 2)
-    except CertificateRefused as refused:
-        refuse_certificate(refused)
-    except CallersRefused as refused:
-        refuse(refused.findings, "the callers are refused")
-
-
-def _serving(settings: Mapping[str, Any]) -> Serving:
-    """Return what settings describe, once everything but the policy is checked.
-
-    Raises:
-        AddressRefused: an address may not or cannot be listened on.
-        CertificateRefused: the certificate cannot be used.
-        CallersRefused: the callers file has errors.
-        DestinationRefused: records cannot go where they should.
-        NoTraces: traces are asked for, and there can be none.
-    """
-    if settings["traces"]:
-        check_traces()
-    if (metrics := settings["metrics_address"]) is not None:
-        check_listen(metrics, METRICS_WHY, any_host=settings["insecure_metrics"])
-    options = InstanceOptions(
-        settings["address"],
-        certificate_files(*(settings[name] for name in ("tls_certificate", "tls_key", "tls_client_ca"))),
-        settings["callers"].absolute() if settings["callers"] else None,
-        settings["insecure_listen"],
-        settings["socket_mode"],
-        settings["max_concurrent_calls"],
-        settings["max_connection_age"],
-        settings["reuse_port"],
-        LogOptions(settings["log_level"], settings["log_format"], settings["log_calls"]),
-        settings["traces"],
-        _records(settings),
-        settings["shadow"] is not None,
-    )
-    if options.shadow and settings["workers"] > 1:
-        leave("`--shadow` needs one worker, since each would check the candidate", 2)
-    options.check(workers=settings["workers"])
     origin = _origin(settings["policy"], settings["bundle_key"])
-    loaded = loaded_from(origin or PolicyDirectory(shipped_policy()))
-    return Serving(loaded, origin, options, settings["workers"], metrics, settings["shadow"])
-
-
-def _records(settings: Mapping[str, Any]) -> RecordOptions | None:
-    if settings["records"] is None:
-        return None
-    bounds = settings["records_mib"] * 1024 * 1024, settings["records_days"]
-    return RecordOptions(Destination(str(settings["records"]), *bounds), settings["record_level"])
+    with loading(origin or PolicyDirectory(shipped_policy())) as loaded:
+        # The policy is checked meanwhile.
+        with importing():
+            from callability.cli import service_process  # noqa: PLC0415
+        service_process.serve(settings, origin, loaded)
 
 
 def _origin(policy: Path | None, keys: KeyFiles | None) -> PolicyOrigin | None:
@@ -307,77 +243,3 @@ def _origin(policy: Path | None, keys: KeyFiles | None) -> PolicyOrigin | None:
     except ImportError as error:
         leave(str(error), 2)
     return BundleOrigin(policy, keys)
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """What is served, and where; the shipped policy is not followed."""
-
-    loaded: Loaded
-    origin: PolicyOrigin | None
-    options: InstanceOptions
-    workers: int
-    metrics_address: str | None
-    candidate: Path | None = None
-
-    async def run(self) -> None:
-        """Serve in this process until a signal comes."""
-        stopping = _stop_signals()
-        hand_over_traces = start_traces(SERVICE_NAME) if self.options.traces else lambda: None
-        instance = Instance(self.options, self.loaded.checked)
-        edits = self._edits(ServedEdits(instance.served, instance.metrics))
-        with expose(instance.registry, self.metrics_address):
-            async with instance.running():
-                if not self._report_start(instance.address):
-                    stopping.set()
-                async with follow_edits(edits), follow_edits(self._candidate(instance.shadow)):
-                    await stopping.wait()
-        _log.info("stopped")
-        hand_over_traces()
-        _end()
-
-    async def supervise(self) -> None:
-        """Serve in other processes until a signal comes."""
-        stopping = _stop_signals()
-        workers = Workers(self.options, self.workers, self.loaded.checked)
-        registry = CollectorRegistry()
-        registry.register(workers)
-        with expose(registry, self.metrics_address):
-            async with workers.run():
-                if not self._report_start(workers.address):
-                    stopping.set()
-                async with follow_edits(self._edits(workers)):
-                    await stopping.wait()
-        _log.info("stopped")
-        _end()
-
-    def _edits(self, sink: EditSink) -> Edits | None:
-        return Edits(sink, self.origin, self.loaded.source.digest, self.loaded.checked) if self.origin else None
-
-    def _candidate(self, shadow: Shadow | None) -> Edits | None:
-        return shadow_edits(shadow, origin_at(self.candidate)) if shadow is not None and self.candidate else None
-
-    def _report_start(self, address: str) -> bool:
-        """Say where the service listens, and return whether that could be said."""
-        revision = self.loaded.source.revision
-        words = "policy %s, proved by %s, is served on %s"
-        _log.info(words, revision, self.loaded.checked.engine, address, extra=fields(revision=revision))
-        try:
-            typer.echo(f"listening on {address}")
-        except OSError:
-            # The exit code says it, once the service has ended.
-            return False
-        return True
-
-
-def _stop_signals() -> asyncio.Event:
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    return stopping
-
-
-def _end() -> NoReturn:
-    """End the process at once: closing the event loop would cancel the calls that come in meanwhile."""
-    logging.shutdown()
-    os._exit(final_exit_code(0))

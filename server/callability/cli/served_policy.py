@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 from callability.cli.options import POLICY_REFUSED, PolicyRefused, refuse
 from callability.contract.finding import finding_lines
@@ -38,6 +41,35 @@ def loaded_from(origin: PolicyOrigin) -> Loaded:
         return asyncio.run(load_policy_of(origin))
     except PolicyRefused as refused:
         refuse(refused.findings, POLICY_REFUSED)
+
+
+@contextmanager
+def loading(origin: PolicyOrigin) -> Iterator[Callable[[], Loaded]]:
+    """Load the policy of an origin beside what this thread does inside the context; yield what waits for it.
+
+    That exits as `loaded_from` does. Leaving the context ends a check that is still going on.
+    """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(load_policy_of(origin))
+    thread = Thread(target=loop.run_until_complete, args=(asyncio.wait([task]),), name="loading the policy")
+
+    def wait() -> Loaded:
+        thread.join()
+        try:
+            return task.result()
+        except PolicyRefused as refused:
+            refuse(refused.findings, POLICY_REFUSED)
+
+    thread.start()
+    try:
+        yield wait
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        if not task.cancelled():
+            # What another fault made superfluous is not reported.
+            task.exception()
+        loop.close()
 
 
 async def load_policy_of(origin: PolicyOrigin) -> Loaded:

@@ -10,8 +10,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from callability.cli import served_policy
 from callability.compiler import bundle_writing
 from callability.compiler.validation_worker import validate
+from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
 from callability.kernel import limits
 from callability.process.background import output_of
 from callability.process.child import NoOutput
@@ -220,6 +222,22 @@ def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
             await waiting
 
     asyncio.run(story())
+    eventually(lambda: not any(_runs(int(each)) for each in reported.read_text().split()))
+
+
+def test_a_policy_that_is_loaded_meanwhile_is_given_up_if_nothing_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something else is refused, and the process that checks the policy ends with the command."""
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    reported = tmp_path / "processes"
+
+    async def load(_: PolicyOrigin) -> None:
+        await output_of("support.endless", f"{reported}\n".encode(), 600)
+
+    monkeypatch.setattr(served_policy, "load_policy_of", load)
+    with served_policy.loading(PolicyDirectory(tmp_path)):
+        eventually(reported.exists)
     eventually(lambda: not any(_runs(int(each)) for each in reported.read_text().split()))
 
 
