@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from support.warm_program import shared_program
 
@@ -44,7 +43,7 @@ def start(*arguments: str, fresh: bool = False, **options: Any) -> subprocess.Po
     other_modules = (options.get("env") or os.environ).get("PYTHONPATH") not in {None, _PYTHONPATH}
     if any(_forking) and not fresh and not other_modules:
         return shared_program().process(*arguments, **options)
-    return subprocess.Popen([*COMMAND, *arguments], **options)
+    return _POPEN([*COMMAND, *arguments], **options)
 
 
 def _start_or_run(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
@@ -53,11 +52,21 @@ def _start_or_run(command: Sequence[str], **options: Any) -> subprocess.Popen[An
     return _POPEN(command, **options)
 
 
+_starting: list[None] = []
+"""An item for each context of `starting_commands`: tasks of one event loop may leave theirs in any order."""
+
+
 @contextmanager
 def starting_commands() -> Iterator[None]:
     """Let others start commands as `start` does, inside the context."""
-    with patch.object(subprocess, "Popen", _start_or_run):
+    _starting.append(None)
+    vars(subprocess)["Popen"] = _start_or_run
+    try:
         yield
+    finally:
+        _starting.pop()
+        if not _starting:
+            vars(subprocess)["Popen"] = _POPEN
 
 
 def callability_process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
