@@ -127,12 +127,16 @@ class _Forked(subprocess.Popen[Any]):
 @contextmanager
 def _orphans_adopted() -> Iterator[None]:
     """Become the parent of processes below this one whose own parent ends meanwhile."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    for adopts in (1, 0):
-        if prctl(_ADOPT_ORPHANS, adopts, 0, 0, 0):
-            raise OSError(ctypes.get_errno(), "prctl")
-        if adopts:
-            yield
+    _adopt_orphans(adopts=True)
+    try:
+        yield
+    finally:
+        _adopt_orphans(adopts=False)
+
+
+def _adopt_orphans(*, adopts: bool) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(_ADOPT_ORPHANS, int(adopts), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def _read(connection: socket.socket, length: int) -> bytes:
