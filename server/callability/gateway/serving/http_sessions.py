@@ -280,13 +280,18 @@ class HttpSessions:
         )
 
     def _make_room(self, address: str, full: _Limit) -> bool:
-        """End a session that was opened without a token and answers nothing; return False if there is none."""
+        """End a session that was opened without a token and answers nothing; return False if there is none.
+
+        None ends for an address that has more than its own.
+        """
         without_token = [(session, it) for session, it in self._sessions.items() if not it.agent]
         unused = [(session, it) for session, it in without_token if it.requests == it.streams]
         if not unused:
             return False
         sizes = Counter([address, *(it.address for _, it in without_token)])
         session, known = min(unused, key=lambda each: (-sizes[each[1].address], each[1].streams, each[1].used_at))
+        if sizes[known.address] < sizes[address]:
+            return False
         if happened := self._refusals.due("unused"):
             words = "%s `http.%s`: the one that was unused for longest ends (ended since the last such line: %d)"
             _logger.warning(words, full, full.key, happened)
