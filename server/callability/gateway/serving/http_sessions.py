@@ -282,7 +282,7 @@ class HttpSessions:
     def _make_room(self, address: str, full: _Limit) -> bool:
         """End a session that was opened without a token and answers nothing; return False if there is none.
 
-        None ends for an address that has more than its own.
+        An address never ends a session of one that has fewer.
         """
         without_token = [(session, it) for session, it in self._sessions.items() if not it.agent]
         unused = [(session, it) for session, it in without_token if it.requests == it.streams]
