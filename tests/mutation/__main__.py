@@ -56,7 +56,7 @@ def report_mutants(
         chosen = [*before] or functions.draw([package / name for name in modules or _MODULES], count, seed)
         found = dict(_found(chosen, functions))
         try:
-            reached, failing = checkout.reach(tests, workers, 60 * minutes)
+            reached, failing = checkout.reach({each.path for each in found.values()}, tests, workers, 60 * minutes)
         except TestsDoNotRun as why:
             sys.exit(str(why))
         outcomes = {place: LOST for place in chosen if place not in found}

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +21,14 @@ _COVERAGE = """\
 [run]
 context = ${{PYTEST_CURRENT_TEST-}}
 data_file = {data}
-omit = */callability/v1/*, */callability/bundle/v1/*
+include = {files}
 parallel = true
 sigterm = true
-source_pkgs = callability
 """
-"""A process that a test starts reads its context from its environment, and writes a file of its own."""
+"""A process that a test starts reads its context from its environment, and writes a file of its own.
+
+Only files that hold a place are measured: to measure all of the program would take twice the time.
+"""
 _FIXED = ("-p", "no:cacheprovider", "-p", "mutation.contexts", "--hypothesis-profile=quick", "--hypothesis-seed=0")
 """Options of each run: the same examples are drawn each time."""
 _CONFTEST = "ImportError while loading conftest"
@@ -72,8 +74,10 @@ class Checkout:
         package = self.root / "server/callability"
         return [path for path in package.rglob("*.py") if "v1" not in path.relative_to(package).parts]
 
-    def reach(self, tests: Sequence[str], workers: int, seconds: float) -> tuple[Reached, frozenset[str]]:
-        """Run the tests once as they are, and return which lines each of them reaches, and which fail here.
+    def reach(
+        self, files: Iterable[Path], tests: Sequence[str], workers: int, seconds: float
+    ) -> tuple[Reached, frozenset[str]]:
+        """Run the tests once as they are, and return which lines of files each of them reaches, and which fail here.
 
         Raises:
             TestsDoNotRun: they do not end in time, or pytest cannot run them.
@@ -81,7 +85,7 @@ class Checkout:
         measured = self.root.with_name("measured")
         measured.mkdir()
         config, failed = measured / "coveragerc", measured / "failed"
-        config.write_text(_COVERAGE.format(data=measured / "data"), encoding="utf-8")
+        config.write_text(_COVERAGE.format(data=measured / "data", files=",".join(map(str, files))), encoding="utf-8")
         failed.touch()
         variables = {"COVERAGE_PROCESS_START": str(config), FAILED: str(failed)}
         try:

@@ -22,6 +22,8 @@ _SMALL = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
 """A small process that forks once more: it does not replace itself, because the exit follows."""
 
 
+_MEASURING = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
+"""Variables by which coverage is measured in processes too."""
 _forking: list[bool] = []
 """Whether commands fork from a process that has imported the program."""
 
@@ -31,7 +33,7 @@ def fork_commands() -> None:
 
     Coverage measures nothing in what is forked, and only Linux gives a process to another parent.
     """
-    _forking.append(sys.platform == "linux" and "COVERAGE_PROCESS_CONFIG" not in os.environ)
+    _forking.append(sys.platform == "linux" and not _MEASURING & os.environ.keys())
 
 
 def start(*arguments: str, fresh: bool = False, **options: Any) -> subprocess.Popen[Any]:

@@ -110,9 +110,7 @@ def _changed(rule_set: RuleSet, facts: Mapping[str, str], *, read: bool) -> Iter
     names = sorted({name for rule in rule_set.rules for name in rule.reads})
     choices = [tuple(_choices(QUESTION.facts[name], facts[name], read=read)) for name in names]
     for chosen in product(*choices):
-        changed = {**facts, **dict(zip(names, chosen, strict=True))}
-        if QUESTION.contradiction(changed) is None:
-            yield changed
+        yield {**facts, **dict(zip(names, chosen, strict=True))}
 
 
 def _choices(fact: Fact, value: str, *, read: bool) -> Iterator[str]:
@@ -126,8 +124,15 @@ def _choices(fact: Fact, value: str, *, read: bool) -> Iterator[str]:
 
 
 def _some_open(rule_set: RuleSet, facts: Mapping[str, str], *, read: bool) -> bool:
-    decisions = (decide(rule_set.conditions, each) for each in _changed(rule_set, facts, read=read))
-    return any(not each.undetermined and rule_set.rules[each.rule].status == "callable" for each in decisions)
+    return any(
+        _is_callable(rule_set, each) and QUESTION.contradiction(each) is None
+        for each in _changed(rule_set, facts, read=read)
+    )
+
+
+def _is_callable(rule_set: RuleSet, facts: Mapping[str, str]) -> bool:
+    decision = decide(rule_set.conditions, facts)
+    return not decision.undetermined and rule_set.rules[decision.rule].status == "callable"
 
 
 @drawing(200)
