@@ -1,40 +1,29 @@
-"""Answers about a gateway's tools: from a gateway that runs, or from its files alone."""
+"""Which gateway a question is about: one that runs, which answers it, or its files; and the places of facts in them."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
 
-from callability.cli.gateway_files import GatewayFiles, config_or_default, sound_files
-from callability.cli.options import LogLevel, check_policy_choice, leave, refuse
-from callability.cli.own_policy import GivenPolicy
-from callability.cli.policies import view_policy
+from callability.cli.options import check_policy_choice, leave
 from callability.cli.policy_service import PolicyService
 from callability.cli.terminal import escape
-from callability.client import PolicyUnavailable
-from callability.compiler.bundle_writing import NotWritten, checked_policy
 from callability.compiler.policy import Policy, rules_at
 from callability.compiler.questions import CALLABILITY
-from callability.contract.finding import Place, as_code, did_you_mean
+from callability.contract.finding import Place, as_code
 from callability.files import document
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import ConfigRefused, NoConfig, default_config
 from callability.gateway.config.config import socket_directories
 from callability.gateway.config.variables import find_node
-from callability.gateway.offline import refused_edits, unserved_gateway
-from callability.gateway.policy_client import PolicyClient
-from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.tools.preflight import RequiredTools
-from callability.process.logs import log_to_standard_error
 
 ANSWER_SECONDS = 30.0
 _MAX_LINE = 16 * 1024 * 1024
@@ -369,85 +358,3 @@ def places_of(gateway: RunningGateway) -> FactPlaces:
     approvals = about.get("approvals")
     rules = rules_at(directory).policy if directory else None
     return FactPlaces.of(gateway.config, Path(approvals) if approvals else None, directory, rules)
-
-
-_Ask = Callable[[Gateway], Awaitable[dict[str, Any]]]
-POLICY_SECONDS = 5.0
-"""How long a call to a service takes at most, with both attempts."""
-
-
-class FileAnswers:
-    """Answers from the files alone."""
-
-    def __init__(self, query: GatewayQuery) -> None:
-        self._query = query
-        try:
-            path = config_or_default(query.config)
-        except ConfigRefused as refused:
-            refuse(refused.findings, "the config is refused")
-        self.files: GatewayFiles = sound_files(path.absolute(), query.approvals)
-        self._agent = query.agent or ""
-        if self._agent and self._agent not in self.files.config.agents:
-            hint = did_you_mean(self._agent, self.files.config.agents)
-            leave(f"the config has no agent {as_code(self._agent)}" + (f" ({hint})" if hint else ""), 2)
-        self._directory = None if query.service else (query.policy or shipped_policy()).absolute()
-        self.rules: Policy | None = view_policy(self._directory) if self._directory else None
-
-    def report(self, server: str, tool: str) -> dict[str, Any]:
-        """Return the report about a tool."""
-        files = self.files
-
-        async def ask(gateway: Gateway) -> dict[str, Any]:
-            return await gateway.lock_reports.report(files.config, server, tool)
-
-        report = asyncio.run(self._answer(ask, {server}))
-        digests = {"config": files.config.digest, "approvals": files.approvals.digest}
-        return report | {"in_effect": digests, "refused_edits": dict(refused_edits(files.approvals))}
-
-    def preflight(self, required: RequiredTools) -> dict[str, Any]:
-        """Return whether tools can be called."""
-
-        async def ask(gateway: Gateway) -> dict[str, Any]:
-            return await gateway.preflight.check(required)
-
-        return asyncio.run(self._answer(ask, {each.partition(":")[0] for each in required.ids}))
-
-    @property
-    def places(self) -> FactPlaces:
-        """The files, to find places in them."""
-        approvals = self.files.path if self.files.named else None
-        return FactPlaces.of(self.files.config.path, approvals, self._directory, self.rules)
-
-    async def _answer(self, ask: _Ask, servers: Collection[str]) -> dict[str, Any]:
-        log_to_standard_error(LogLevel.ERROR)
-        files, connecting = self.files, () if self._query.offline else servers
-        try:
-            async with (
-                self._policy() as policy,
-                unserved_gateway(
-                    files.config, files.approvals, files.given, policy, self._agent, connecting, _report
-                ) as gateway,
-            ):
-                return await ask(gateway)
-        except PolicyUnavailable as error:
-            leave(f"no verdict was computed: {error}", 1)
-
-    @asynccontextmanager
-    async def _policy(self) -> AsyncIterator[PolicyClient]:
-        if self._query.service is not None:
-            async with self._query.service.client(POLICY_SECONDS) as client:
-                yield PolicyClient(client)
-            return
-        assert self.rules is not None
-        try:
-            checked = checked_policy(self.rules)
-        except NotWritten as refused:
-            refuse([refused.finding], "the policy is refused")
-        given = GivenPolicy()
-        given.give(checked.bundle)
-        async with given.client:
-            yield PolicyClient(given.client)
-
-
-def _report(server: str, failure: str) -> None:
-    typer.echo(f"server {as_code(server)} {failure}" if failure else f"server {as_code(server)} is connected", err=True)

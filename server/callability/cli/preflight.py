@@ -87,7 +87,7 @@ def preflight(
         found = running.ask(ask="preflight", agent=agent, tools=[*required.ids])
     else:
         # It imports the MCP SDK, which takes longer than a running gateway takes to answer.
-        from callability.cli.gateway_answers import FileAnswers  # noqa: PLC0415
+        from callability.cli.file_answers import FileAnswers  # noqa: PLC0415
 
         found = FileAnswers(query).preflight(required)
     if as_json:

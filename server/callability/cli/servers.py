@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,11 +18,11 @@ from callability.contract.finding import as_code
 from callability.files.editing import EditRefused, rewrite
 from callability.gateway.config import ApprovalRecord, Config
 from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
-from callability.gateway.offline import log_in, log_out
-from callability.gateway.upstream import StoreUnavailable
-from callability.gateway.upstream.listing import UpstreamTool
 from callability.process.logs import log_to_standard_error
 from callability.records.format import Change
+
+if TYPE_CHECKING:
+    from callability.gateway.upstream import UpstreamTool
 
 _FIRST = ("name", "title", "description")
 
@@ -181,6 +181,9 @@ def login(
     this command authorizes a server of `mcpServers`. Exit code 0: logged in. 1: the config is refused, or the server is
     not authorized. 2: there is no such server.
     """
+    from callability.gateway.offline import log_in  # noqa: PLC0415  # it imports the MCP SDK
+    from callability.gateway.upstream import StoreUnavailable  # noqa: PLC0415
+
     log_to_standard_error(LogLevel.ERROR)
     files = sound_config(config)
     known_server(files.names, name)
@@ -203,6 +206,9 @@ def logout(name: NameArgument, config: ConfigOption) -> None:
     if it does not, end the access there too. Exit code 0: done, or nothing to do. 1: the config is refused, or the
     login cannot be removed. 2: there is no such server.
     """
+    from callability.gateway.offline import log_out  # noqa: PLC0415  # it imports the MCP SDK
+    from callability.gateway.upstream import StoreUnavailable  # noqa: PLC0415
+
     files = sound_config(config)
     known_server(files.names, name)
     try:

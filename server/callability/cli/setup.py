@@ -12,7 +12,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.cli.gateway_files import GivenConfigOption, sound_files
-from callability.cli.inventory import inspect_servers
 from callability.cli.options import leave, refuse
 from callability.cli.terminal import escape, number_of
 from callability.contract.finding import as_code, did_you_mean, list_names
@@ -315,6 +314,9 @@ def _source_lines(made: Plan, source: ServerSource) -> Iterator[str]:
 
 def _start_each(made: Plan) -> None:
     """Start the servers of the plan once, and report which load."""
+    # It imports the MCP SDK, which takes longer than the plan.
+    from callability.cli.inventory import inspect_servers  # noqa: PLC0415
+
     names = list(dict.fromkeys(server.name for server in made.taken))
     files = sound_files(made.config, None)
     for warning in files.config.warnings:

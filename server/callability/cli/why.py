@@ -75,7 +75,7 @@ def why(
         by = {"gateway": running.pid, "started": running.about["started"], "config": str(running.config)}
     else:
         # It imports the MCP SDK, which takes longer than a running gateway takes to answer.
-        from callability.cli.gateway_answers import FileAnswers  # noqa: PLC0415
+        from callability.cli.file_answers import FileAnswers  # noqa: PLC0415
 
         answers = FileAnswers(query)
         report, places = answers.report(server, tool), answers.places

@@ -1,9 +1,11 @@
-"""What a process that serves a policy has loaded: nothing that compiles one."""
+"""What a process has loaded: one that serves a policy nothing that compiles one, a short command no MCP SDK."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,12 @@ def test_a_gateway_loads_nothing_that_compiles_a_policy(tmp_path: Path, reports:
             loaded = _loaded(_gateway(), reports)
     assert "callability.gateway.tools.dispatch" in loaded
     assert [name for name in loaded if name.startswith((*COMPILING, "ruamel."))] == []
+
+
+@pytest.mark.parametrize("command", ["config", "preflight", "servers", "setup", "why"])
+def test_a_command_loads_the_mcp_sdk_only_once_it_has_to_connect_a_server(command: str) -> None:
+    """The SDK takes longer to import than a running gateway takes to answer, or a plan of a set-up to make."""
+    code = f"import sys, callability.cli.{command}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "callability.gateway.config.config" in loaded
+    assert [name for name in loaded if name.partition(".")[0] in {"mcp", "mcp_types"}] == []

@@ -12,15 +12,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
-
-from mcp_types import Tool
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from callability.contract.finding import Finding, Place, Severity, as_code, did_you_mean, in_order, list_names
 from callability.files import document
 from callability.files.document import Node, Scalar
 from callability.files.editing import replace as replace_file
 from callability.process.regular_file import read_regular
+
+if TYPE_CHECKING:
+    from mcp_types import Tool
 
 VERSION = "v2:"
 """What a fingerprint of the current version starts with; one of the version before has no prefix."""

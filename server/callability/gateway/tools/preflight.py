@@ -10,19 +10,21 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callability.adapter.judgement import status_of
 from callability.adapter.phrases import fill, with_declared
 from callability.adapter.rejection import unread_sentence
 from callability.contract.finding import as_code
 from callability.contract.vocabulary import MAX_BYTES, LoadStatus, ToolStatus, byte_length
-from callability.gateway.inventory import GatewayInventory, KnownServer
-from callability.gateway.loading import Loads
-from callability.gateway.tools.decisions import Commands, Decisions
-from callability.gateway.upstream import Upstream
 from callability.process import logs
 from callability.v1.callability_service_pb2 import CheckToolResponse
+
+if TYPE_CHECKING:
+    from callability.gateway.inventory import GatewayInventory, KnownServer
+    from callability.gateway.loading import Loads
+    from callability.gateway.tools.decisions import Commands, Decisions
+    from callability.gateway.upstream import Upstream
 
 EXTENSION = "app.mcpproxy/required-tools"
 MOST_TOOLS = 50
