@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.checkout import PACKAGE, TESTS
+from support.checkout import PACKAGE, ROOT, TESTS
 from support.package_drawing import PAGE, drawn
 
 ARROWS = {
@@ -181,3 +181,11 @@ def test_no_test_module_is_imported() -> None:
         imported = _IMPORTED.findall(path.read_text(encoding="utf-8"))
         known = {part for name in imported for part in name.split(".") if not name.startswith("callability.")}
         assert not known & tests, path
+
+
+def test_every_module_that_the_page_names_is_there() -> None:
+    """Some of them are in other languages, and some have no room."""
+    named = set(re.findall(r"`([\w./-]+/[\w-]+\.(?:go|py|sh))`", PAGE.read_text(encoding="utf-8")))
+    assert len(named) > 10
+    missing = [name for name in sorted(named) if not any((base / name).exists() for base in (PACKAGE, TESTS, ROOT))]
+    assert missing == []
