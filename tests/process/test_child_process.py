@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from callability.process.child import CannotStart, Child, Exited, TimedOut
+from callability.process.child import CannotStart, Child, Exited, TimedOut, start_early
 from callability.process.limits import MAX_MEMORY
+from support.checkout import TESTS
+from support.running import children_of
 
 Start = Callable[[str], Child]
 ECHO = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
@@ -36,6 +41,33 @@ def test_a_task_and_an_output_larger_than_a_pipe_pass(start: Start) -> None:
     """A pipe holds 64 KiB."""
     task = b"x" * 1_000_000
     assert start(ECHO).exchange(task, 60, _whole) == task
+
+
+def test_a_process_that_was_started_early_is_given_the_next_task_and_no_other(start: Start) -> None:
+    """The one after it has a process of its own."""
+    code = "import os, sys; sys.stdin.read(); print(os.getpid())"
+    assert start(code).exchange(b"", 60, _whole)
+    before = {*children_of(os.getpid())}
+    start_early("child_under_test")
+    [early] = {*children_of(os.getpid())} - before
+    assert start(code).exchange(b"", 60, _whole).decode().strip() == early
+    assert start(code).exchange(b"", 60, _whole).decode().strip() != early
+
+
+def test_a_process_that_was_started_early_and_is_not_used_ends_with_its_parent() -> None:
+    """It is not left behind when a command refuses its options."""
+    code = """
+import os
+from callability.process.child import start_early
+from support.running import children_of
+start_early("callability.compiler.check_worker")
+print(*children_of(os.getpid()))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+    assert done.stderr == ""
 
 
 def test_a_process_that_ends_before_it_has_read_its_task_says_why(start: Start) -> None:

@@ -85,6 +85,8 @@ def check_it_once() -> None:
     """Have every later import of these checks in this process remember the check, and the engine its answers."""
     policy.check_source = _check_once
     policy_check.checked_source = _check_to_serve_once
+    # The process would hardly ever be used.
+    policy_check.prepare_check = lambda: None
     confirmation.run = _run_once
 
 

@@ -10,6 +10,7 @@ Most children live for less time than `asyncio` needs for its import, and so do 
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -61,6 +62,34 @@ def command(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-W", "ignore", "-m", module, *arguments)
 
 
+_early: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
+"""Processes whose task is not known yet, by their commands."""
+
+
+def start_early(module: str) -> None:
+    """Start the process of the next `Child` of a module, which imports what it needs while its task is found out.
+
+    If it cannot be started, that `Child` says why.
+    """
+    with suppress(CannotStart):
+        _early[command(module)] = _started(command(module), own_group=True)
+        atexit.register(_end_unused)
+
+
+def _started(of: tuple[str, ...], *, own_group: bool) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(of, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=own_group)
+    except OSError as error:
+        raise CannotStart(error) from error
+
+
+def _end_unused() -> None:
+    while _early:
+        with _early.popitem()[1] as process:
+            end_group(process.pid)
+
+
 def end_group(process: int) -> None:
     """End a process that leads a group, and those that it started."""
     with suppress(ProcessLookupError):
@@ -75,13 +104,9 @@ class Child:
     """
 
     def __init__(self, module: str, *arguments: str, own_group: bool = True) -> None:
-        pipe = subprocess.PIPE
-        try:
-            self._process = subprocess.Popen(
-                command(module, *arguments), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=own_group
-            )
-        except OSError as error:
-            raise CannotStart(error) from error
+        of = command(module, *arguments)
+        early = _early.pop(of, None) if own_group else None
+        self._process = early or _started(of, own_group=own_group)
         self._own_group = own_group
         self._last_line = b""
 
