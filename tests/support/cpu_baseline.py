@@ -45,7 +45,7 @@ def parts(output: str) -> dict[str, dict[str, float]]:
     """Return the cost of each part of `.ci/run`, by its targets, as its output says."""
     found = re.findall(r"^make (.*): ([\d.]+) s, CPU ([\d.]+) s and ([\d.]+) s in the kernel$", output, re.MULTILINE)
     return {
-        " ".join(re.findall(r"(?<!\S)[a-z]+(?!\S)", words)): {
+        " ".join(re.findall(r"(?<!\S)[a-z./]+(?!\S)", words)): {
             "cpu_seconds": round(float(user) + float(kernel)),
             "wall_seconds": round(float(wall)),
         }
