@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from callability.cli.gateway_answers import FactPlaces, GatewayQuery
 from callability.cli.gateway_files import GatewayFiles, config_or_default, sound_files
-from callability.cli.options import LogLevel, leave, refuse
+from callability.cli.options import LogLevel, leave, print_findings, refuse
 from callability.cli.own_policy import GivenPolicy
 from callability.cli.policies import view_policy
 from callability.client import PolicyUnavailable
 from callability.compiler.bundle_writing import NotWritten, checked_policy
 from callability.compiler.policy import Policy
-from callability.contract.finding import as_code, did_you_mean
+from callability.contract.finding import Severity, as_code, did_you_mean
 from callability.files.shipped_policy import shipped_policy
-from callability.gateway.config import ConfigRefused
+from callability.gateway.config import ConfigRefused, load_config
 from callability.gateway.offline import refused_edits, unserved_gateway
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.tools.dispatch import Gateway
@@ -29,6 +31,17 @@ from callability.process.logs import log_to_standard_error
 _Ask = Callable[[Gateway], Awaitable[dict[str, Any]]]
 POLICY_SECONDS = 5.0
 """How long a call to a service takes at most, with both attempts."""
+
+
+_NOT_LOOKED_AT = {
+    "status": "not_known",
+    "because": "offline",
+    "why": "its server is not connected because of `--offline`, and no file says what it lists",
+    "answer": "",
+    "lifted_by": "none",
+    "do": "run this command without `--offline`",
+}
+"""What is reported about a tool that only its server could name."""
 
 
 class FileAnswers:
@@ -41,6 +54,7 @@ class FileAnswers:
         except ConfigRefused as refused:
             refuse(refused.findings, "the config is refused")
         self.files: GatewayFiles = sound_files(path.absolute(), query.approvals)
+        _warn_of_variables(path.absolute())
         self._agent = query.agent or ""
         if self._agent and self._agent not in self.files.config.agents:
             hint = did_you_mean(self._agent, self.files.config.agents)
@@ -56,6 +70,8 @@ class FileAnswers:
             return await gateway.lock_reports.report(files.config, server, tool)
 
         report = asyncio.run(self._answer(ask, {server}))
+        if self._query.offline and report["because"] == "not_connected":
+            report |= _NOT_LOOKED_AT
         digests = {"config": files.config.digest, "approvals": files.approvals.digest}
         return report | {"in_effect": digests, "refused_edits": dict(refused_edits(files.approvals))}
 
@@ -106,3 +122,12 @@ class FileAnswers:
 
 def _report(server: str, failure: str) -> None:
     typer.echo(f"server {as_code(server)} {failure}" if failure else f"server {as_code(server)} is connected", err=True)
+
+
+def _warn_of_variables(path: Path) -> None:
+    """Say what a gateway would refuse in this environment; the one that is meant may have another."""
+    try:
+        load_config(path, os.environ)
+    except ConfigRefused as refused:
+        typer.echo("with the environment of this command, a gateway refuses the config:", err=True)
+        print_findings([each for each in refused.findings if each.severity is Severity.ERROR])

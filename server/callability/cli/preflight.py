@@ -42,6 +42,14 @@ from callability.process.regular_file import read_regular
 
 EXIT_CODES = {READY: 0, RETRYABLE: 10, BLOCKED: 11, UNKNOWN_IDS: 12}
 """The exit code of each verdict; the worst verdict about a tool is that of all."""
+NOT_KNOWN = "not_known"
+"""In place of a verdict, and of a reason, where a server that is not connected would have to say more."""
+_NOT_LOOKED_AT = {
+    "reason": NOT_KNOWN,
+    "retryable": False,
+    "detail": "Its server is not connected because of `--offline`.",
+    "remediation": "Run this without `--offline`.",
+}
 _MAX_FILE = 64 * 1024
 _COLUMNS = ("tool", "status", "reason", "action", "detail")
 
@@ -90,12 +98,23 @@ def preflight(
         from callability.cli.file_answers import FileAnswers  # noqa: PLC0415
 
         found = FileAnswers(query).preflight(required)
+        if offline:
+            found = _without_guesses(found)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
         write_table(_COLUMNS, [_cells(each) for each in found["tools"]])
         typer.echo(f"verdict: {found['verdict']}")
+    if found["verdict"] == NOT_KNOWN:
+        leave("no verdict: with `--offline`, only the files say what a server lists; run it without that", 1)
     raise typer.Exit(EXIT_CODES[found["verdict"]])
+
+
+def _without_guesses(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result of `--offline` in which nothing is expected of servers that were not connected."""
+    tools = [each | _NOT_LOOKED_AT if each.get("reason") == "server_initializing" else each for each in found["tools"]]
+    is_guess = found["verdict"] == RETRYABLE and any(each.get("reason") == NOT_KNOWN for each in tools)
+    return {**found, "tools": tools, "verdict": NOT_KNOWN if is_guess else found["verdict"]}
 
 
 def _ids_in(file: str) -> Iterator[str]:

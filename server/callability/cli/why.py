@@ -32,6 +32,8 @@ from callability.contract.vocabulary import MAX_BYTES, byte_length
 Report = Mapping[str, Any]
 _ENDS = {
     "callable": "then it can be called",
+    "not_connected": "then it can be called, once its server is connected",
+    "nobody": "nobody can lift it here: use another tool",
     "not_known": "what else locks it is not known: the policy is too large to look at every combination",
 }
 
@@ -91,15 +93,16 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"{subject} for {whose}: {_status(report)}"
     yield f"  answered by      {_answered_by(report['by'])}"
     yield from (f"  newer            {escape(file)} was edited since" for file in report["newer_files"])
-    yield from (f"  refused          {escape(text)}" for text in report["refused_edits"].values())
+    yield from (f"  refused          {_refused(name, text, report)}" for name, text in report["refused_edits"].items())
     if report["rule_at"]:
         yield f"  rule at          {_place(report['rule_at'])}"
     elif report.get("rule"):
         yield f"  rule at          the policy of the service at {escape(report['by']['service'])}"
-    yield f"  lifted by        {report['lifted_by']}"
+    if report["status"] != "callable":
+        yield f"  lifted by        {report['lifted_by']}"
     if report.get("unread"):
         yield f"  not read         {', '.join(report['unread'])}"
-    yield f"  the agent reads  {escape(report['answer']) if report['answer'] else 'nothing: its call is passed on'}"
+    yield f"  the agent reads  {_answer(report)}"
     yield from _connection(report.get("connection"))
     if report["facts"]:
         yield from ("", "facts")
@@ -111,7 +114,23 @@ def _status(report: Report) -> str:
     if report["because"] != "verdict":
         return f"{report['status']}, because {escape(report['why'])}"
     how = "undetermined at" if report["undetermined"] else "by"
-    return f"{report['status']}, {how} rule `{report['rule']}`"
+    but = ", but its server is not connected" if report["end"] == "not_connected" and not report["steps"] else ""
+    return f"{report['status']}, {how} rule `{report['rule']}`{but}"
+
+
+def _refused(name: str, text: str, report: Report) -> str:
+    """Return what is said of an edit that was refused, with the command that says why."""
+    if name == "policy":
+        return f"{escape(text)}; `callability check` of its directory prints them"
+    return f"{escape(text)}; `callability config check --config {escape(report['by']['config'])}` prints them"
+
+
+def _answer(report: Report) -> str:
+    if report["answer"]:
+        return escape(report["answer"])
+    if report["because"] == "verdict":
+        return "nothing: its call is passed on"
+    return "not known: its server would say whether it has such a tool"
 
 
 def _answered_by(by: Report) -> str:
@@ -125,6 +144,8 @@ def _connection(connection: Report | None) -> Iterator[str]:
     load = (connection or {}).get("load")
     if connection and load:
         yield f"  server           {load['status']}: it {escape(load['why'])} ({_place(load['from'])})"
+    elif connection and connection["failure"]:
+        yield f"  server           failed: {escape(connection['failure'])}"
     elif connection and connection["state"] != "connected":
         state = connection["state"]
         yield f"  server           {'not connected' if state == 'closed' else state}"
@@ -138,12 +159,32 @@ def _way(report: Report) -> Iterator[str]:
     for step in report["steps"]:
         for change in step["changes"]:
             number += 1
-            yield f"  {number}. {change['by']}: {_doing(change)}"
-    load = (report.get("connection") or {}).get("load")
-    if load:
+            yield f"  {number}. {change['by']}: {_doing(change)}" if change["by"] != "none" else _fixed(number, change)
+    for fact in report["find_out"]:
         number += 1
-        yield f"  {number}. {escape(load['do'])}"
+        yield f"  {number}. {_correction(fact, report)}"
+    connection = report["connection"]
+    if connection["load"]:
+        number += 1
+        yield f"  {number}. {escape(connection['load']['do'])}"
+    elif connection["failure"]:
+        number += 1
+        yield f"  {number}. wait, or have the agent call it: the gateway then connects its server again"
     yield f"  {_end(report) if number or report['status'] != 'callable' else 'it is callable: call it'}"
+
+
+def _fixed(number: int, change: Report) -> str:
+    """Return the step that nobody can take: the server lists the tool so that this gateway cannot call it."""
+    return f"  {number}. nobody: `{change['fact']}` is {change['current']}, {_source(change['from'])}"
+
+
+def _correction(fact: str, report: Report) -> str:
+    """Return the step that makes a fact known."""
+    [source] = [each["from"] for each in report["facts"] if each["fact"] == fact]
+    if not source["file"]:
+        return f"make `{fact}` known: {_source(source)}"
+    check = f"`callability config check --config {escape(report['by']['config'])}` says what is wrong"
+    return f"correct `{fact}`, {_source(source)}; {check}"
 
 
 def _doing(change: Report) -> str:

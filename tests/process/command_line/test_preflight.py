@@ -64,12 +64,19 @@ def test_the_tools_are_read_from_a_file_or_from_standard_input(config: Path, tmp
         again = callability_process(*arguments, "--file", "-", "--offline", stdin=stdin)
     assert again.returncode == 11
     by_name = {each["id"]: each.get("reason") for each in json.loads(again.stdout)["tools"]}
-    assert by_name == {LATER: "server_initializing", BLOCKED: "tool_denied_by_config", READY: "server_initializing"}
+    assert by_name == {LATER: "not_known", BLOCKED: "tool_denied_by_config", READY: "not_known"}
     missing = callability(*arguments, "--file", str(tmp_path / "nothing"), stdin=subprocess.DEVNULL)
     assert (missing.returncode, missing.stderr) == (
         1,
         f"callability: `{tmp_path / 'nothing'}` cannot be read: no such file or directory\n",
     )
+
+
+def test_offline_gives_no_verdict_about_a_tool_that_only_its_server_could_name(config: Path) -> None:
+    """To try again later would help nobody: nothing is connected then either."""
+    done = callability("preflight", READY, "--config", str(config), "--offline")
+    assert (done.returncode, "verdict: not_known" in done.stdout) == (1, True)
+    assert "run it without that" in done.stderr
 
 
 def test_the_table_says_what_to_do(config: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from support.commands import callability
 from support.gateway_in_process import http_gateway
 from support.gateways import SHELF
 from support.policies import exported_policy
+from support.running import children_of
 from support.waiting import eventually
 
 DECLARED = """\
@@ -305,6 +308,10 @@ def test_where_no_file_holds_the_lock_it_names_who_and_where_to_look(files: File
     task = _both("git:report", files)
     assert (task["status"], task["rule"]) == ("disabled_unknown", "refused-elsewhere")
     assert "MCP task" in _source(task, "caller.refuses")["note"]
+    assert task["end"] == "nobody"
+    written = callability("why", "git:report", "--agent", "ci", "--config", str(files[0])).stdout
+    assert "  1. nobody: `caller.refuses` is true, what the server lists: " in written
+    assert "then it can be called" not in written
     down = _both("down:any", files)
     assert (down["status"], down["because"]) == ("unknown_tool", "not_connected")
     assert (down["connection"]["load"]["status"], _line(down["connection"]["load"]["from"])) == (
@@ -321,7 +328,75 @@ def test_where_no_file_holds_the_lock_it_names_who_and_where_to_look(files: File
         "servers: [git, few, reviewed, cold, held, off, down, extra]",
         "add `hidden` to the agent's `servers`",
     )
-    assert _both("git:lgo", files)["because"] == "no_such_tool"
+    unlisted = _both("git:lgo", files)
+    assert unlisted["because"] == "no_such_tool"
+    assert f"`callability approvals list git --config {files[0]}` shows them" in unlisted["do"]
     # The answer to the agent names near tools of any server, and of the files alone no server is connected for it.
     assert _why("gti:log", "--config", str(files[0]))["because"] == "no_such_server"
     assert _both("git:log", files)["status"] == "callable"
+
+
+def test_what_could_not_be_read_is_named_with_what_is_wrong_with_it(files: Files) -> None:
+    """The place that has to be corrected, and the command that finds its fault."""
+    approvals = files[0].with_name("approvals.yaml")
+    done = callability("why", "git:odd", "--agent", "ci", "--config", str(files[0]))
+    line = approvals.read_text().splitlines().index("    status: maybe") + 1
+    assert (
+        f"  1. correct `approval.status`, {approvals}:{line}:13; `callability config check --config {files[0]}` says"
+        " what is wrong\n  then it depends on approval.status, which could not be read\n"
+    ) in done.stdout
+    assert f"{approvals}:{line}:13" in callability("config", "check", "--config", str(files[0])).stdout
+
+
+def test_offline_nothing_is_said_about_what_only_a_server_could_say(files: Files) -> None:
+    """Its server may be well: nobody is sent to a switch."""
+    done = callability("why", "cold:one", "--config", str(files[0]), "--policy", str(files[1]), "--offline")
+    assert done.stdout.startswith(
+        "cold:one for a caller without a name: not_known, because its server is not connected"
+    )
+    assert "  1. none: run this command without `--offline`" in done.stdout
+    assert "servers enable" not in done.stdout
+
+
+def test_a_config_that_no_gateway_here_would_start_with_is_named(tmp_path: Path) -> None:
+    """The environment of the gateway may be another, so that the answer is given all the same."""
+    config = tmp_path / "gateway.yaml"
+    config.write_text('mcpServers: {one: {command: "true"}, other: {command: "true", env: {K: "${NOT_SET_ANYWHERE}"}}}')
+    for command in ("why", "preflight"):
+        done = callability(command, "one:tool", "--config", str(config), "--offline")
+        assert "with the environment of this command, a gateway refuses the config:\n" in done.stderr
+        assert "`NOT_SET_ANYWHERE`, which is not set" in done.stderr
+
+
+def test_a_tool_whose_server_has_ended_is_not_ready(
+    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The policy still opens it; the report says that its server is not connected, and why."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(short_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    (tmp_path / "tools.json").write_text('[{"name": "one"}]')
+    script = tmp_path / "server.sh"
+    script.write_text(f"[ -e {tmp_path}/broken ] && exit 7\nexec {sys.executable} {SHELF} {tmp_path}/tools.json\n")
+    config = tmp_path / "gateway.json"
+    config.write_text(json.dumps({"mcpServers": {"late": {"command": "sh", "args": [str(script)]}}}))
+    with http_gateway(config, has_status_socket=True):
+
+        def report() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(callability("why", "late:one", "--config", str(config), "--json").stdout)
+            return found
+
+        eventually(lambda: report()["connection"]["state"] == "connected")
+        (tmp_path / "broken").touch()
+        for process in children_of(os.getpid()):
+            if str(tmp_path / "tools.json").encode() in Path(f"/proc/{process}/cmdline").read_bytes():
+                os.kill(int(process), signal.SIGKILL)
+        eventually(lambda: report()["connection"]["state"] == "failed")
+        failed = report()
+        assert (failed["status"], failed["end"]) == ("callable", "not_connected")
+        assert failed["connection"]["failure"]
+        written = callability("why", "late:one", "--config", str(config)).stdout
+        assert (
+            "late:one for a caller without a name: callable, by rule `open`, but its server is not connected" in written
+        )
+        assert "it is callable" not in written
+        assert written.endswith("  then it can be called, once its server is connected\n")

@@ -74,6 +74,10 @@ class Commands:
         """Return the command by which a person authorizes a server."""
         return self._command("servers", "login", server)
 
+    def list_tools(self, server: str) -> str:
+        """Return the command that lists the tools of a server."""
+        return self._command("approvals", "list", server)
+
     def _phrases(self, server: str, tool: str, of_server: str = "", of_tool: str = "") -> Phrases:
         config = self._config
         entry = "its config entry" if self.is_default else f"its entry in {config}"

@@ -24,6 +24,10 @@ from callability.v1 import callability_service_pb2 as pb
 Report = dict[str, Any]
 UNKNOWN_TOOL = "unknown_tool"
 """In place of a status: for the agent, the tool does not exist."""
+NOT_CONNECTED = "not_connected"
+"""The end of a path that leads to callable, of a tool whose server has failed: it has to connect again too."""
+NOBODY = "nobody"
+"""The end of a path on which somebody would have to change what the server lists."""
 
 
 class LockReports:
@@ -67,7 +71,10 @@ class LockReports:
         base |= self._state(config, server, upstream)
         if upstream is not None and tool not in known.by_name:
             return base | self._not_listed(config, known, tool)
-        return base | await self._report_decision(config, known, tool)
+        report = base | await self._report_decision(config, known, tool)
+        if report["end"] == "callable":
+            report["end"] = _end_in_practice(report)
+        return report
 
     def _out_of_sight(self, config: Config, server: str) -> Report:
         """Return the report about a server that the agent does not see, or that is not there."""
@@ -97,7 +104,7 @@ class LockReports:
         why = f"server {as_code(server)} lists no tool {as_code(tool)}" + (
             f"; did you mean {as_code(near)}?" if near else ""
         )
-        do = f"call a tool that the server lists: `callability approvals list {server}` shows them"
+        do = f"call a tool that the server lists: {self._phrases.list_tools(server)} shows them"
         return _unknown("no_such_tool", why, FactSource("listing"), do, by="none")
 
     async def _report_decision(self, config: Config, known: KnownServer, tool: str) -> Report:
@@ -133,8 +140,9 @@ class LockReports:
         }
 
     def _state(self, config: Config, server: str, upstream: Upstream | None) -> Report:
-        """Return the state of a server, and who can do something if it is not connected."""
-        state: Report = {"state": upstream.state if upstream else "disabled", "load": None}
+        """Return the state of a server, why it failed, and who can do something if it is not connected."""
+        failure = upstream.failure if upstream else None
+        state: Report = {"state": upstream.state if upstream else "disabled", "load": None, "failure": failure}
         outcome = self._loads.outcome(server)
         if upstream is None or upstream.state == "connected" or outcome is None or outcome.error is None:
             return {"connection": state}
@@ -188,6 +196,14 @@ def _change(change: pb.FactChange, sources: FactSources, phrases: Phrases) -> Re
         "from": sources.of(change.fact).as_json,
         "edit": edit.as_json if edit is not None else None,
     }
+
+
+def _end_in_practice(report: Report) -> str:
+    """Return what a path to callable leads to, which is a matter of the policy alone."""
+    if any(change["by"] == "none" for step in report["steps"] for change in step["changes"]):
+        return NOBODY
+    connection = report["connection"]
+    return NOT_CONNECTED if connection["failure"] or connection["load"] else "callable"
 
 
 def _end(response: pb.ExplainToolResponse) -> str:

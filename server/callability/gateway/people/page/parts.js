@@ -14,7 +14,7 @@ const STATUSES = {
   server_quarantined: "its server is in quarantine",
   disabled_by_user: "blocked",
   pending_approval: "waits for a review",
-  disabled_unknown: "held back, since a fact is not known",
+  disabled_unknown: "held back",
 };
 
 /** Return a text as nodes; a character that cannot be seen, or that turns text round, is written as its number. */
