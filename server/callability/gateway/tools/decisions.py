@@ -74,6 +74,13 @@ class Commands:
         """Return the command by which a person authorizes a server."""
         return self._command("servers", "login", server)
 
+    def reported_about(self, server: str, tool: str, labels: Sequence[FactChange], agent: str) -> Phrases:
+        """Return the phrases about a tool for a report to a person, who need not edit a list by hand."""
+        found = self.about(server, tool, labels=labels, agent=agent)
+        if not is_plain(server) or not is_plain(tool):
+            return found
+        return {**found, "edit_config": f"run {self._command('tools', 'allow', server, tool)}"}
+
     def list_tools(self, server: str) -> str:
         """Return the command that lists the tools of a server."""
         return self._command("approvals", "list", server)

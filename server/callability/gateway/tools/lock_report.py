@@ -118,7 +118,7 @@ class LockReports:
             raise PolicyUnavailable(why, error.code, error.details) from error
         verdict, server = response.verdict, known.facts.name
         sources = FactSources(config, self._agent, known, tool)
-        phrases = self._phrases.about(server, tool, labels=_label_changes(response), agent=self._agent)
+        phrases = self._phrases.reported_about(server, tool, _label_changes(response), self._agent)
         status = status_of(verdict.status)
         return {
             "status": str(status),
