@@ -84,10 +84,12 @@ func (r *recorder) hooks() callability.Hooks {
 	return callability.Hooks{Logger: slog.New(slog.NewTextHandler(r, nil)), Metrics: r, Tracer: r}
 }
 
-func (r *recorder) has(text string) bool {
+func (r *recorder) has(text string) bool { return strings.Contains(r.text(), text) }
+
+func (r *recorder) text() string {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return strings.Contains(r.lines.String(), text)
+	return r.lines.String()
 }
 
 func TestHooksReceiveEventsFiguresAndSpansOfACall(t *testing.T) {

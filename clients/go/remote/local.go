@@ -60,14 +60,17 @@ func (c *confirmed) age() time.Duration {
 	return max(now.Sub(c.at), now.Round(0).Sub(c.at.Round(0)))
 }
 
-// NewLocal returns a Local that has the policy of its file, if that is not too old. Run it to follow the service. An error
-// says why a file that is there is not used; the Local works without it.
-func NewLocal(client *Client, options LocalOptions) (*Local, error) {
+// NewLocal returns a Local that has the policy of its file, if that is not too old. [Local.Run] follows the service. The
+// hooks of the client receive why a file that is there is not used; the Local works without it.
+func NewLocal(client *Client, options LocalOptions) *Local {
 	if options.MaxAge <= 0 {
 		options.MaxAge = defaultMaxAge
 	}
 	l := &Local{client: client, options: options}
-	return l, l.readFile()
+	if err := l.readFile(); err != nil {
+		l.reportUnused(err)
+	}
+	return l
 }
 
 // Policy is the policy in effect; nil if there is none, or if no contact has confirmed it for longer than the stated age.
@@ -186,8 +189,7 @@ func (l *Local) accept(ctx context.Context, message *v1.WatchPolicyResponse) {
 	if err != nil {
 		if l.refused != message.GetBundleDigest() {
 			l.refused = message.GetBundleDigest()
-			l.hooks().Error(ctx, "bundle_refused", "code", code, "why", err.Error())
-			l.hooks().Measure("callability_client_bundles_refused_total", 1, "code", code)
+			l.reportRefused(ctx, code, err)
 		}
 		return
 	}
@@ -195,6 +197,20 @@ func (l *Local) accept(ctx context.Context, message *v1.WatchPolicyResponse) {
 	l.confirm(ctx, policy, time.Now())
 	l.hooks().Info(ctx, "policy_accepted", "revision", policy.Revision(), "sequence", policy.Sequence())
 	l.keep(ctx, message.GetBundle())
+}
+
+func (l *Local) reportRefused(ctx context.Context, code string, why error) {
+	l.hooks().Error(ctx, "bundle_refused", "code", code, "why", why.Error())
+	l.hooks().Measure("callability_client_bundles_refused_total", 1, "code", code)
+}
+
+// reportUnused reports why the file is not used at a cold start.
+func (l *Local) reportUnused(why error) {
+	if refused := (*callability.BundleError)(nil); errors.As(why, &refused) {
+		l.reportRefused(context.Background(), refused.Code(), why)
+		return
+	}
+	l.hooks().Warn(context.Background(), "bundle_unread", "why", why.Error())
 }
 
 func (l *Local) confirm(ctx context.Context, policy *callability.Policy, now time.Time) {

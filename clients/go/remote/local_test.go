@@ -130,10 +130,7 @@ func TestAKeptFileIsWrittenAgainAfterAColdStart(t *testing.T) {
 	if err := os.WriteFile(file, service.bundle, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	local, err := remote.NewLocal(dial(t, address), remote.LocalOptions{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	local := remote.NewLocal(dial(t, address), remote.LocalOptions{File: file})
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +139,35 @@ func TestAKeptFileIsWrittenAgainAfterAColdStart(t *testing.T) {
 		found, err := os.ReadFile(file)
 		return err == nil && bytes.Equal(found, service.bundle)
 	})
+}
+
+func TestAFileThatIsNotUsedIsReportedAndTheLocalWorks(t *testing.T) {
+	service, address := stream(t)
+	for what, spoilt := range map[string]struct {
+		bundle []byte
+		age    time.Duration
+		wanted string
+	}{
+		"too old": {service.bundle, time.Hour, "level=WARN msg=bundle_unread why="},
+		"damaged": {service.bundle[:len(service.bundle)/2], 0, "level=ERROR msg=bundle_refused code=damaged why="},
+	} {
+		file, log := filepath.Join(t.TempDir(), "policy.bundle"), &recorder{}
+		before := time.Now().Add(-spoilt.age)
+		if err := errors.Join(os.WriteFile(file, spoilt.bundle, 0o600), os.Chtimes(file, before, before)); err != nil {
+			t.Fatal(err)
+		}
+		client, err := remote.Dial([]string{address}, remote.WithHooks(log.hooks()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		local := remote.NewLocal(client, remote.LocalOptions{File: file})
+		if local.Policy() != nil || !log.has(spoilt.wanted) || !log.has(file) {
+			t.Errorf("%s: found %s, wanted %s", what, log.text(), spoilt.wanted)
+		}
+		run(t, local)
+		waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
+	}
 }
 
 func TestAClientThatIsClosedEndsTheStreamOfItsLocal(t *testing.T) {
