@@ -47,6 +47,9 @@ var ErrUnavailable = errors.New("remote: the policy service gave no answer")
 // ErrInsecure says that an address is not on this machine, and no credentials were given.
 var ErrInsecure = errors.New("remote: an address that is not on this machine needs credentials")
 
+// ErrClosed says that the client was closed.
+var ErrClosed = errors.New("remote: the client is closed")
+
 // An Option changes how a client reaches the service.
 type Option func(*settings)
 

@@ -40,6 +40,7 @@ type Local struct {
 	options LocalOptions
 	current atomic.Pointer[confirmed]
 	tooOld  atomic.Bool
+	running atomic.Bool
 	// refused is the digest of the bundle that was refused last, which is reported once. Only Run uses it.
 	refused string
 	// bundle is the one in effect, for its file. Only Run uses it.
@@ -98,20 +99,31 @@ func (l *Local) Age() (time.Duration, bool) {
 	return found.age(), true
 }
 
-// Run follows the service until the context ends, and returns its error. It begins again after every failure.
+// Run follows the service until the context ends, and returns its error, or until the client is closed, and returns
+// [ErrClosed]. It begins again after every failure. A second Run at the same time is refused with an error.
 func (l *Local) Run(ctx context.Context) error {
+	if l.running.Swap(true) {
+		return errRunning
+	}
+	defer l.running.Store(false)
+	following, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.client.life, cancel)()
 	wait := pause
-	for ctx.Err() == nil {
+	for following.Err() == nil {
 		before := l.current.Load()
-		if err := l.follow(ctx); err != nil && ctx.Err() == nil {
+		if err := l.follow(following); err != nil && following.Err() == nil {
 			l.hooks().Warn(ctx, "policy_stream_lost", "why", err.Error())
 			if wait = min(2*wait, maxPause); l.current.Load() != before {
 				wait = pause
 			}
-			waitFor(ctx, wait)
+			waitFor(following, wait)
 		}
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return ErrClosed
 }
 
 func (l *Local) hooks() callability.Hooks { return l.client.settings.hooks }
@@ -119,14 +131,13 @@ func (l *Local) hooks() callability.Hooks { return l.client.settings.hooks }
 // errSilent ends a stream on which nothing came for longer than the service had stated.
 var errSilent = errors.New("no heartbeat in time")
 
-// errClosed ends the stream of a client that was closed.
-var errClosed = errors.New("the client is closed")
+// errRunning refuses a second Run: both would write the file, and count what they confirm.
+var errRunning = errors.New("remote: found a Run of this Local under way, wanted one at a time")
 
 // follow reads one stream to its end. It has a connection of its own: one that a network dropped silently is not used again.
 func (l *Local) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(l.client.life, func() { cancel(errClosed) })()
 	silence := time.AfterFunc(defaultHeartbeat, func() { cancel(errSilent) })
 	defer silence.Stop()
 	connection, err := l.client.connect()

@@ -170,13 +170,28 @@ func TestAFileThatIsNotUsedIsReportedAndTheLocalWorks(t *testing.T) {
 	}
 }
 
-func TestAClientThatIsClosedEndsTheStreamOfItsLocal(t *testing.T) {
+func TestAClientThatIsClosedEndsTheRunOfItsLocal(t *testing.T) {
 	service, address := stream(t)
 	client := dial(t, address)
-	local := followed(t, client, remote.LocalOptions{})
+	local, ended := remote.NewLocal(client, remote.LocalOptions{}), make(chan error, 1)
+	go func() { ended <- local.Run(t.Context()) }()
 	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
+	if err := local.Run(t.Context()); err == nil || errors.Is(err, remote.ErrClosed) {
+		t.Errorf("a second Run at the same time: found %v", err)
+	}
 	if err := client.Close(); err != nil {
 		t.Fatal(err)
 	}
 	received(t, "the end of the stream", service.ended)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, remote.ErrClosed) {
+			t.Errorf("found %v, wanted %v", err, remote.ErrClosed)
+		}
+	case <-time.After(generous):
+		t.Fatal("Run did not end")
+	}
+	if err := local.Run(t.Context()); !errors.Is(err, remote.ErrClosed) {
+		t.Errorf("after its client was closed: found %v, wanted %v", err, remote.ErrClosed)
+	}
 }
