@@ -21,8 +21,9 @@ type Gateway struct {
 	gateway.Gateway
 	// Caller says who asks.
 	Caller func(context.Context, mcp.CallToolRequest) Caller
-	// Call calls a tool of an upstream server.
-	Call func(ctx context.Context, server, tool string, arguments json.RawMessage) (*mcp.CallToolResult, error)
+	// Call calls a tool of an upstream server. The request is that of the agent, with its headers, its metadata and its
+	// progress token; the call is what to send on.
+	Call func(ctx context.Context, request mcp.CallToolRequest, call gateway.Call) (*mcp.CallToolResult, error)
 }
 
 // AddTools adds the tools of the gateway to a server.
@@ -44,7 +45,7 @@ func (g *Gateway) AddTools(to *server.MCPServer) {
 		if answer != nil {
 			return Result(*answer), nil
 		}
-		return g.Call(ctx, call.Server, call.Tool, call.Arguments)
+		return g.Call(ctx, request, call)
 	})
 	to.AddTool(definition(servers), func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return Result(g.Servers(g.Caller(ctx, request))), nil

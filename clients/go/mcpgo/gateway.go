@@ -21,28 +21,27 @@ type Gateway struct {
 	gateway.Gateway
 	// Caller says who asks.
 	Caller func(context.Context, *mcp.CallToolRequest) Caller
-	// Call calls a tool of an upstream server.
-	Call func(ctx context.Context, server, tool string, arguments json.RawMessage) (*mcp.CallToolResult, error)
+	// Call calls a tool of an upstream server. The request is that of the agent, with its session, its headers, its metadata
+	// and its progress token; the call is what to send on. Metadata of the protocol itself is about the agent's session alone.
+	Call func(ctx context.Context, request *mcp.CallToolRequest, call gateway.Call) (*mcp.CallToolResult, error)
 }
 
-// NewServer returns an MCP server with the tools of the gateway, for any transport.
-func (g *Gateway) NewServer(implementation *mcp.Implementation) *mcp.Server {
-	server := mcp.NewServer(implementation, nil)
+// AddTools adds the tools of the gateway to a server.
+func (g *Gateway) AddTools(to *mcp.Server) {
 	discovery, call, servers := g.Definitions()
-	server.AddTool(definition(discovery), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	to.AddTool(definition(discovery), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return Result(g.Discover(g.Caller(ctx, request), request.Params.Arguments)), nil
 	})
-	server.AddTool(definition(call), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	to.AddTool(definition(call), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		call, answer := g.Decide(g.Caller(ctx, request), request.Params.Arguments)
 		if answer != nil {
 			return Result(*answer), nil
 		}
-		return g.Call(ctx, call.Server, call.Tool, call.Arguments)
+		return g.Call(ctx, request, call)
 	})
-	server.AddTool(definition(servers), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	to.AddTool(definition(servers), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return Result(g.Servers(g.Caller(ctx, request))), nil
 	})
-	return server
 }
 
 func definition(tool gateway.Definition) *mcp.Tool {

@@ -160,7 +160,7 @@ func TestAGatewayKeepsEveryLaw(t *testing.T) {
 			Caller: func(context.Context, mcp.CallToolRequest) mark3labs.Caller {
 				return mark3labs.Caller{Agent: callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels()}), Scope: wanted.Scope}
 			},
-			Call: func(context.Context, string, string, json.RawMessage) (*mcp.CallToolResult, error) {
+			Call: func(context.Context, mcp.CallToolRequest, gateway.Call) (*mcp.CallToolResult, error) {
 				called.Add(1)
 				return mcp.NewToolResultText("done"), nil
 			},

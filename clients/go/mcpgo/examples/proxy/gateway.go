@@ -59,7 +59,9 @@ func newGateway(ctx context.Context, config *config, servers upstreams, log *slo
 			}
 			return mcpgo.Caller{Agent: agents[agent.Name], Scope: agent.scope()}
 		},
-		Call: servers.call,
+		Call: func(ctx context.Context, _ *mcp.CallToolRequest, call gateway.Call) (*mcp.CallToolResult, error) {
+			return servers.call(ctx, call.Server, call.Tool, call.Arguments)
+		},
 	}, nil
 }
 
@@ -72,10 +74,8 @@ func (a agentConfig) scope() callability.Scope {
 }
 
 func (s serverConfig) facts() callability.ServerFacts {
-	labels := callability.Labels{}
-	for key, value := range s.Labels {
-		labels[key] = value
-	}
+	labels := callability.NoLabels()
+	maps.Copy(labels, s.Labels)
 	return callability.ServerFacts{
 		Enabled: callability.Known(!s.Disabled), Quarantined: callability.Known(s.Quarantined), Labels: labels,
 	}

@@ -47,7 +47,8 @@ func run(ctx context.Context, path, address string) error {
 	if err != nil {
 		return err
 	}
-	server := gateway.NewServer(implementation)
+	server := mcp.NewServer(implementation, nil)
+	gateway.AddTools(server)
 	if address == "" {
 		return server.Run(ctx, &mcp.StdioTransport{})
 	}

@@ -105,8 +105,16 @@ func gatewayOf(t *testing.T, wanted callabilitytest.Inventory, called *atomic.In
 		Caller: func(context.Context, *mcp.CallToolRequest) mcpgo.Caller {
 			return mcpgo.Caller{Agent: callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels()}), Scope: wanted.Scope}
 		},
-		Call: servers.call,
+		Call: func(ctx context.Context, _ *mcp.CallToolRequest, call gateway.Call) (*mcp.CallToolResult, error) {
+			return servers.call(ctx, call.Server, call.Tool, call.Arguments)
+		},
 	}
+}
+
+func serving(served *mcpgo.Gateway) *mcp.Server {
+	server := mcp.NewServer(implementation, nil)
+	served.AddTools(server)
+	return server
 }
 
 // report logs what is wrong with an item, which is held back.
@@ -141,7 +149,7 @@ func bundle(t *testing.T) string {
 func TestTheProxyKeepsEveryLawInOneProcess(t *testing.T) {
 	callabilitytest.Run(t, policy(t), func(t *testing.T, inventory callabilitytest.Inventory) callabilitytest.Proxy {
 		called := new(atomic.Int64)
-		return agent{connected(t, gatewayOf(t, inventory, called).NewServer(implementation)), called}
+		return agent{connected(t, serving(gatewayOf(t, inventory, called))), called}
 	})
 }
 
@@ -149,7 +157,7 @@ func TestTheProxyKeepsEveryLawOverHTTP(t *testing.T) {
 	callabilitytest.Run(t, policy(t), func(t *testing.T, inventory callabilitytest.Inventory) callabilitytest.Proxy {
 		called := new(atomic.Int64)
 		config := &config{Agents: map[string]agentConfig{"secret": {Name: "assistant"}}}
-		server := httptest.NewServer(config.handler(gatewayOf(t, inventory, called).NewServer(implementation)))
+		server := httptest.NewServer(config.handler(serving(gatewayOf(t, inventory, called))))
 		t.Cleanup(server.Close)
 		client := &http.Client{Transport: withToken{}}
 		return agent{session(t, &mcp.StreamableClientTransport{Endpoint: server.URL, HTTPClient: client}), called}
@@ -200,7 +208,7 @@ func TestTheProxyAnswersTheVectorsOfTheContract(t *testing.T) {
 			return mcpgo.Caller{Agent: who, Scope: callability.AllServers()}
 		}
 		before := called.Load()
-		found := agent{connected(t, served.NewServer(implementation)), called}
+		found := agent{connected(t, serving(served)), called}
 		result, err := found.Call(t.Context(), found.Qualified(tool.Server().Name(), tool.Name()))
 		var said struct {
 			StructuredContent struct{ Status, Retry string }
@@ -231,7 +239,7 @@ func TestArgumentsThatAreNullAreLeftOut(t *testing.T) {
 		Facts: callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()},
 		Tools: []callabilitytest.Tool{{Name: "list", Facts: facts}},
 	}}}, called)
-	proxy := agent{connected(t, served.NewServer(implementation)), called}
+	proxy := agent{connected(t, serving(served)), called}
 	for text, wanted := range map[string]string{
 		`{"name": "files:list", "arguments": null}`: `"text":"done"`,
 		`{"name": "files:list"}`:                    `"text":"done"`,
@@ -252,10 +260,10 @@ func TestTwoToolsWithOneQualifiedNameCostThoseTwo(t *testing.T) {
 	called := &atomic.Int64{}
 	open := callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()}
 	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord}
-	proxy := agent{connected(t, gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Scope: callability.AllServers(), Servers: []callabilitytest.Server{
+	proxy := agent{connected(t, serving(gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Scope: callability.AllServers(), Servers: []callabilitytest.Server{
 		{Name: "files", Facts: open, Tools: []callabilitytest.Tool{{Name: "text:read", Facts: facts}}},
 		{Name: "files:text", Facts: open, Tools: []callabilitytest.Tool{{Name: "read", Facts: facts}, {Name: "write", Facts: facts}}},
-	}}, called).NewServer(implementation)), called}
+	}}, called))), called}
 	result, err := proxy.Call(t.Context(), "files:text:read")
 	if err != nil || !strings.Contains(string(result), "two tools have the same qualified name") || strings.Contains(string(result), "policy service") {
 		t.Errorf("found %s, %v", result, err)
@@ -325,7 +333,7 @@ func TestTheProxyOfAConfigCallsServersOverStdioAndHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := agent{session: connected(t, served.NewServer(implementation))}
+	found := agent{session: connected(t, serving(served))}
 	for name, wanted := range map[string]string{
 		"notes:read_note":  `done read_note`,
 		"web:fetch":        `done fetch`,
