@@ -68,7 +68,7 @@ func TestEveryCallHasTheResultOfItsVector(t *testing.T) {
 			if each.Scope != nil {
 				scope = callability.Servers(each.Scope...)
 			}
-			found := file.Inventories[each.Inventory].inventory(t).Decide(policy, nil, scope, each.Call)
+			found := file.Inventories[each.Inventory].inventory(t).Decide(t.Context(), policy, nil, scope, each.Call)
 			result, called := "", []string(nil)
 			if found.Rejection != nil {
 				result = string(found.Rejection.JSON())

@@ -1,6 +1,7 @@
 package callability_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func gitServer() *callability.Inventory {
 // An inventory judges its tools for an agent, and says what is wrong with one.
 func ExampleInventory() {
 	inventory := gitServer()
-	judgement, err := inventory.Judge(shipped.Policy(), nil, callability.AllServers())
+	judgement, err := inventory.Judge(context.Background(), shipped.Policy(), nil, callability.AllServers())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func ExampleInventory() {
 func ExampleInventory_Decide() {
 	inventory := gitServer()
 	for _, name := range []string{"git:git_log", "git:git_reset", "git:git_lag"} {
-		decision := inventory.Decide(shipped.Policy(), nil, callability.AllServers(), name)
+		decision := inventory.Decide(context.Background(), shipped.Policy(), nil, callability.AllServers(), name)
 		if decision.Rejection != nil {
 			fmt.Println(decision.Rejection.Text)
 			continue
@@ -117,7 +118,7 @@ func ExamplePolicy_Decide() {
 
 // The search is the proxy's own, and looks at callable tools and at locked ones apart.
 func ExampleJudgement_Discovery() {
-	judgement, err := gitServer().Judge(shipped.Policy(), nil, callability.AllServers())
+	judgement, err := gitServer().Judge(context.Background(), shipped.Policy(), nil, callability.AllServers())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func ExampleJudgement_Discovery() {
 
 // A proxy with an answer of its own takes what it needs as values.
 func ExampleJudgement_Locked() {
-	judgement, err := gitServer().Judge(shipped.Policy(), nil, callability.AllServers())
+	judgement, err := gitServer().Judge(context.Background(), shipped.Policy(), nil, callability.AllServers())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func (printer) Measure(name string, value float64, labels ...string) {
 func ExampleHooks() {
 	inventory := gitServer()
 	inventory.Hooks = callability.Hooks{Metrics: printer{}}
-	if _, err := inventory.Judge(shipped.Policy(), nil, callability.AllServers()); err != nil {
+	if _, err := inventory.Judge(context.Background(), shipped.Policy(), nil, callability.AllServers()); err != nil {
 		log.Fatal(err)
 	}
 	// Output:

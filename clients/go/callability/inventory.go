@@ -1,6 +1,7 @@
 package callability
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ type Inventory struct {
 	// Hooks receive how long judgements take.
 	Hooks Hooks
 	// Decided receives each decision of Decide, before the call is made; nil: nothing does. It is called from several
-	// goroutines, and must not block. See the package records.
-	Decided func(DecidedCall)
+	// goroutines with the context of the call, and must not block. See the package records.
+	Decided func(context.Context, DecidedCall)
 	// MaxBytes bounds what the judgements that are kept take beside the inventory itself; by default 64 MiB. The least
 	// recently used go first. Judgements by a policy that is no longer referred to go with it.
 	MaxBytes int
@@ -179,17 +180,18 @@ type DecidedCall struct {
 // Decide decides about the call of a tool by its qualified name, for an agent that may see some servers. A tool that the
 // agent may not see is answered exactly as one that does not exist. A tool that is not listed may exist if its server is
 // disabled, or in quarantine without a tool that is known: it is answered by that status. Without a policy, nothing is called.
-func (i *Inventory) Decide(policy *Policy, agent *Agent, scope Scope, name string) Decision {
+// The context is that of [Inventory.Judge], which finds similar names for a tool that does not exist.
+func (i *Inventory) Decide(ctx context.Context, policy *Policy, agent *Agent, scope Scope, name string) Decision {
 	if i.Decided == nil {
-		found, _ := i.decide(policy, agent, scope, name)
+		found, _ := i.decide(ctx, policy, agent, scope, name)
 		return found
 	}
 	started := time.Now()
-	found, judged := i.decide(policy, agent, scope, name)
+	found, judged := i.decide(ctx, policy, agent, scope, name)
 	call := DecidedCall{Agent: agent, Judged: judged, Verdict: found.Verdict, Took: time.Since(started)}
 	call.NoPolicy = policy == nil || policy.payload == nil
 	i.name(&call, scope, name)
-	i.Decided(call)
+	i.Decided(ctx, call)
 	return found
 }
 
@@ -212,7 +214,7 @@ func (i *Inventory) name(call *DecidedCall, scope Scope, name string) {
 }
 
 // decide returns a decision, and what was judged; nil if nothing was.
-func (i *Inventory) decide(policy *Policy, agent *Agent, scope Scope, name string) (Decision, *Tool) {
+func (i *Inventory) decide(ctx context.Context, policy *Policy, agent *Agent, scope Scope, name string) (Decision, *Tool) {
 	if policy == nil || policy.payload == nil {
 		return rejected(Unavailable("no policy is in effect")), nil
 	}
@@ -222,7 +224,7 @@ func (i *Inventory) decide(policy *Policy, agent *Agent, scope Scope, name strin
 		if found, judged := i.decideUnlisted(policy, agent, scope, name); judged != nil {
 			return found, judged
 		}
-		judgement, err := i.Judge(policy, agent, scope)
+		judgement, err := i.Judge(ctx, policy, agent, scope)
 		if err != nil {
 			return rejected(Unavailable(err.Error())), nil
 		}

@@ -27,7 +27,7 @@ var (
 
 func discovered(t *testing.T, inventory *callability.Inventory, scope callability.Scope, locked bool) string {
 	t.Helper()
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, scope)
+	judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, scope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestAnInventoryThatChangesIsJudgedAgain(t *testing.T) {
 	var inventory callability.Inventory
 	policy := bundled(t, "shipped.bundle")
 	status := func() callability.Status {
-		judgement, err := inventory.Judge(policy, nil, callability.AllServers())
+		judgement, err := inventory.Judge(t.Context(), policy, nil, callability.AllServers())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestAnInventoryThatChangesIsJudgedAgain(t *testing.T) {
 	inventory.Put("git", entry("git_status", openTool))
 	inventory.RemoveServer("git")
 	wanted(callability.StatusUnspecified)
-	if _, err := inventory.Judge(nil, nil, callability.AllServers()); !errors.Is(err, callability.ErrNoPolicy) {
+	if _, err := inventory.Judge(t.Context(), nil, nil, callability.AllServers()); !errors.Is(err, callability.ErrNoPolicy) {
 		t.Errorf("found %v, wanted %v", err, callability.ErrNoPolicy)
 	}
 }
@@ -109,7 +109,7 @@ func TestAnItemWithAnErrorCountsAsUnknown(t *testing.T) {
 	inventory.PutServer("git", openServer)
 	inventory.Put("git", entry("git_status", openTool))
 	inventory.Put("git", entry("", openTool))
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestTextsOfAJudgementAreThoseThatWereJudged(t *testing.T) {
 	approved.Text = text("Shows the status.")
 	inventory.Put("git", approved)
 	policy := bundled(t, "shipped.bundle")
-	judgement, err := inventory.Judge(policy, nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), policy, nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestTheTextOfAHiddenToolWithTheSameNameIsNotShown(t *testing.T) {
 		inventory.PutServer(server, openServer)
 		inventory.Put(server, listed)
 	}
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.Servers("files_x"))
+	judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, callability.Servers("files_x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestScopesWithAnyByteInANameAreDifferentScopes(t *testing.T) {
 	policy := bundled(t, "shipped.bundle")
 	for _, names := range [][]string{{"a\x00b"}, {"a", "b"}, {"1:a"}, {"1:b", "a"}, {"a"}, {}} {
 		scope := callability.Servers(names...)
-		judgement, err := inventory.Judge(policy, nil, scope)
+		judgement, err := inventory.Judge(t.Context(), policy, nil, scope)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestALockedToolWithoutATextIsFoundByItsName(t *testing.T) {
 	var inventory callability.Inventory
 	inventory.PutServer("git", openServer)
 	inventory.Put("git", callability.ToolEntry{Name: "git_reset", Facts: deniedTool})
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestALockedToolWithoutATextIsFoundByItsName(t *testing.T) {
 		}
 	}
 	inventory.Put("git", entry("git_reset", deniedTool))
-	judgement, err = inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	judgement, err = inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if _, known := judgement.Text("git:git_reset"); !known || err != nil {
 		t.Errorf("found no text, or %v", err)
 	}
@@ -211,7 +211,7 @@ func discoveredWith(t *testing.T, schema string) (callability.Result, error) {
 	inventory.Put("git", callability.ToolEntry{
 		Name: "status", Facts: openTool, Text: callability.ToolText{InputSchema: []byte(schema)},
 	})
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestOneBadItemIsOneBadItem(t *testing.T) {
 	if strings.Contains(err.Error(), `"good"`) || strings.Contains(err.Error(), `"empty"`) {
 		t.Errorf("found %v", err)
 	}
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestTwoToolsWithOneQualifiedNameCostThoseTwo(t *testing.T) {
 		policy := bundled(t, "shipped.bundle")
 		wanted := func(scope callability.Scope, names ...string) {
 			t.Helper()
-			judgement, err := inventory.Judge(policy, nil, scope)
+			judgement, err := inventory.Judge(t.Context(), policy, nil, scope)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -317,7 +317,7 @@ func TestTwoToolsWithOneQualifiedNameCostThoseTwo(t *testing.T) {
 				t.Errorf("found %q, wanted %q", found, names)
 			}
 			for _, name := range names {
-				if decision := inventory.Decide(policy, nil, scope, name); decision.Rejection != nil || decision.Tool == nil {
+				if decision := inventory.Decide(t.Context(), policy, nil, scope, name); decision.Rejection != nil || decision.Tool == nil {
 					t.Errorf("%s: found %+v", name, decision)
 				}
 			}
@@ -325,11 +325,11 @@ func TestTwoToolsWithOneQualifiedNameCostThoseTwo(t *testing.T) {
 		name := long + separator + "read"
 		wanted(callability.AllServers(), "files"+separator+"write", long+separator+"write", "git"+separator+"write")
 		wanted(callability.Servers(long), name, long+separator+"write")
-		judgement, err := inventory.Judge(policy, nil, callability.AllServers())
+		judgement, err := inventory.Judge(t.Context(), policy, nil, callability.AllServers())
 		if err != nil || !slices.Equal(judgement.Duplicates(), []string{name}) {
 			t.Errorf("found %q, %v", judgement.Duplicates(), err)
 		}
-		decision := inventory.Decide(policy, nil, callability.AllServers(), name)
+		decision := inventory.Decide(t.Context(), policy, nil, callability.AllServers(), name)
 		if decision.Rejection == nil || !strings.Contains(decision.Rejection.Text, "two tools have the same qualified name") {
 			t.Errorf("found %+v", decision.Rejection)
 		}
@@ -354,7 +354,7 @@ func TestACallIsDecidedByTheNameThatTheAgentGives(t *testing.T) {
 		}
 	}
 	scope := callability.Servers("git")
-	called := inventory.Decide(policy, nil, scope, "git:git_log")
+	called := inventory.Decide(t.Context(), policy, nil, scope, "git:git_log")
 	if called.Rejection != nil || called.Tool.Name() != "git_log" || called.Tool.Server().Name() != "git" || !called.Verdict.Callable() {
 		t.Errorf("found %+v", called)
 	}
@@ -365,12 +365,12 @@ func TestACallIsDecidedByTheNameThatTheAgentGives(t *testing.T) {
 		"hr:fire":       `Not called: there is no tool "hr:fire". Find tools`,
 		"":              `Not called: there is no tool "".`,
 	} {
-		found := inventory.Decide(policy, nil, scope, name)
+		found := inventory.Decide(t.Context(), policy, nil, scope, name)
 		if found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, wanted) || !found.Rejection.IsError {
 			t.Errorf("%s: found %+v, wanted %s", name, found.Rejection, wanted)
 		}
 	}
-	if found := inventory.Decide(nil, nil, scope, "git:git_log"); found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, "Not done:") {
+	if found := inventory.Decide(t.Context(), nil, nil, scope, "git:git_log"); found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, "Not done:") {
 		t.Errorf("found %+v", found.Rejection)
 	}
 }
@@ -381,13 +381,13 @@ func TestAProxyWithoutADiscoveryToolPointsToNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy := bundled(t, "shipped.bundle")
-	judgement, err := inventory.Judge(policy, nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), policy, nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
 	texts := []string{judgement.Locked(callability.Discovery{Query: "reset", FoundLocked: judgement.LockedNames()}).Notice}
 	for _, name := range []string{"git:git_reset", "git:nothing"} {
-		texts = append(texts, inventory.Decide(policy, nil, callability.AllServers(), name).Rejection.Text)
+		texts = append(texts, inventory.Decide(t.Context(), policy, nil, callability.AllServers(), name).Rejection.Text)
 	}
 	for _, text := range texts {
 		if text == "" || strings.Contains(text, "retrieve_tools") || strings.Contains(text, "include_disabled") {
@@ -404,7 +404,7 @@ func TestLockedToolsAndLimitsAreValuesForAnAnswerOfTheProxysOwn(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package callability
 
 import (
 	"container/list"
+	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -10,16 +12,20 @@ import (
 
 // Judge decides about every tool that an agent may see: those of the servers in its scope, in the order of their names. What
 // has not changed since the last time is not decided again; as long as nothing has, it is the same Judgement, so that a
-// proxy can keep a search index beside it. It is the same too for agents that no rule of the policy distinguishes. An error
-// is ErrNoPolicy.
-func (i *Inventory) Judge(policy *Policy, agent *Agent, scope Scope) (*Judgement, error) {
+// proxy can keep a search index beside it. It is the same too for agents that no rule of the policy distinguishes. While
+// another goroutine makes that judgement, Judge waits for it, at most until the context ends. An error is [ErrNoPolicy], or
+// that of the context.
+func (i *Inventory) Judge(ctx context.Context, policy *Policy, agent *Agent, scope Scope) (*Judgement, error) {
 	if i.Hooks.Metrics == nil {
-		judgement, _, err := i.judge(policy, agent, scope)
+		judgement, _, err := i.judge(ctx, policy, agent, scope)
 		return judgement, err
 	}
 	started, outcome := time.Now(), "ok"
-	judgement, decided, err := i.judge(policy, agent, scope)
-	if err != nil {
+	judgement, decided, err := i.judge(ctx, policy, agent, scope)
+	switch {
+	case errors.Is(err, context.Canceled):
+		outcome = "cancelled"
+	case err != nil:
 		outcome = "unavailable"
 	}
 	i.Hooks.Measure("callability_client_tools_decided_total", float64(decided))
@@ -27,7 +33,7 @@ func (i *Inventory) Judge(policy *Policy, agent *Agent, scope Scope) (*Judgement
 	return judgement, err
 }
 
-func (i *Inventory) judge(policy *Policy, agent *Agent, scope Scope) (found *Judgement, decided int, err error) {
+func (i *Inventory) judge(ctx context.Context, policy *Policy, agent *Agent, scope Scope) (found *Judgement, decided int, err error) {
 	if policy == nil || policy.payload == nil {
 		return nil, 0, ErrNoPolicy
 	}
@@ -36,8 +42,12 @@ func (i *Inventory) judge(policy *Policy, agent *Agent, scope Scope) (found *Jud
 	for {
 		before, running := i.kept.acquire(key, since)
 		if running != nil {
-			<-running
-			continue
+			select {
+			case <-running:
+				continue
+			case <-ctx.Done():
+				return nil, 0, ctx.Err()
+			}
 		}
 		if before != nil && before.version >= since {
 			return before.judgement, 0, nil

@@ -122,8 +122,8 @@ func TestAJudgementIsThatOfAnInventoryThatDecidesEverythingAnew(t *testing.T) {
 			told.edit(random, inventory)
 			policy, agent, scope := policies[random.IntN(2)], agents[random.IntN(2)], scopes[random.IntN(4)]
 			fresh := told.fresh()
-			judgement, err := inventory.Judge(policy, agent, scope)
-			wanted, wantedErr := fresh.Judge(policy, agent, scope)
+			judgement, err := inventory.Judge(t.Context(), policy, agent, scope)
+			wanted, wantedErr := fresh.Judge(t.Context(), policy, agent, scope)
 			if fmt.Sprint(err) != fmt.Sprint(wantedErr) {
 				t.Fatalf("seed %d, step %d: found %v, wanted %v", seed, step, err, wantedErr)
 			}
@@ -170,7 +170,7 @@ func TestWhatHasNotChangedIsNotDecidedAgain(t *testing.T) {
 		before := judgement
 		counted.tools = 0
 		var err error
-		if judgement, err = inventory.Judge(policy, nil, callability.AllServers()); err != nil {
+		if judgement, err = inventory.Judge(t.Context(), policy, nil, callability.AllServers()); err != nil {
 			t.Fatal(err)
 		}
 		if counted.tools != wanted || (judgement == before) != same {
@@ -198,7 +198,7 @@ func TestWhatHasNotChangedIsNotDecidedAgain(t *testing.T) {
 	changed.Text = text("Other words.")
 	inventory.Put("files", changed)
 	decides("a text", 0, false)
-	if _, err := inventory.Judge(nil, nil, callability.AllServers()); err == nil || !slices.Contains(counted.calls, "Judge unavailable") {
+	if _, err := inventory.Judge(t.Context(), nil, nil, callability.AllServers()); err == nil || !slices.Contains(counted.calls, "Judge unavailable") {
 		t.Errorf("found %v and the calls %q", err, counted.calls)
 	}
 }
@@ -230,7 +230,7 @@ func BenchmarkJudge(b *testing.B) {
 						// A scope that was not judged before has no judgement to go on from.
 						scope = callability.Servers(append(inventory.Servers(scope), fmt.Sprint("nowhere-", turn))...)
 					}
-					judgement, err := inventory.Judge(policy, nil, scope)
+					judgement, err := inventory.Judge(b.Context(), policy, nil, scope)
 					if err != nil || !judgement.Callable("server-1:tool_1") {
 						b.Fatal(err)
 					}
@@ -246,11 +246,11 @@ func refusedOf(t *testing.T, policy *callability.Policy, facts callability.ToolF
 	var inventory callability.Inventory
 	inventory.PutServer("git", openServer)
 	inventory.Put("git", callability.ToolEntry{Name: "reset", Facts: facts, Refusal: "Not on the allow list."})
-	judgement, err := inventory.Judge(policy, nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), policy, nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return judgement.Locks(), inventory.Decide(policy, nil, callability.AllServers(), "git:reset").Rejection.Text
+	return judgement.Locks(), inventory.Decide(t.Context(), policy, nil, callability.AllServers(), "git:reset").Rejection.Text
 }
 
 func TestAToolWithAnErrorHasNoRefusal(t *testing.T) {

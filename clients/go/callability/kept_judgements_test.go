@@ -45,7 +45,7 @@ func filled(t testing.TB, tools, bytes int) *callability.Inventory {
 
 func judged(t testing.TB, inventory *callability.Inventory, policy *callability.Policy, agent *callability.Agent, scope callability.Scope) *callability.Judgement {
 	t.Helper()
-	found, err := inventory.Judge(policy, agent, scope)
+	found, err := inventory.Judge(t.Context(), policy, agent, scope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestManyDecideJudgeAndChangeAtOnce(t *testing.T) {
 				policy, agent := policies[turn%2], named("ledger-bot")
 				found := judged(t, inventory, policy, agent, callability.AllServers())
 				for _, name := range found.CallableNames() {
-					if inventory.Decide(policy, agent, callability.AllServers(), name).Tool == nil {
+					if inventory.Decide(t.Context(), policy, agent, callability.AllServers(), name).Tool == nil {
 						t.Errorf("%s is gone", name)
 						return
 					}
@@ -211,7 +211,7 @@ func BenchmarkCall(b *testing.B) {
 	policy, agent := bundled(b, "agents-allowed.bundle"), named("ledger-bot")
 	for _, name := range []string{"alone", "beside judgements and changes"} {
 		b.Run(name, func(b *testing.B) {
-			inventory, stop := filled(b, 10_000, 100), make(chan struct{})
+			inventory, stop, ctx := filled(b, 10_000, 100), make(chan struct{}), b.Context()
 			var group sync.WaitGroup
 			beside := func(work func(turn int)) {
 				group.Add(1)
@@ -241,7 +241,7 @@ func BenchmarkCall(b *testing.B) {
 			for turn := 0; b.Loop(); turn++ {
 				called := fmt.Sprintf("server-%d:tool_%d", turn%49, turn%199)
 				started := time.Now()
-				inventory.Decide(policy, agent, callability.AllServers(), called)
+				inventory.Decide(ctx, policy, agent, callability.AllServers(), called)
 				took = append(took, time.Since(started))
 			}
 			close(stop)

@@ -25,7 +25,7 @@ func TestARejectionSaysWhichLocksRemain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found := inventory.Decide(bundled(t, "shipped.bundle"), nil, callability.AllServers(), "git:git_push")
+	found := inventory.Decide(t.Context(), bundled(t, "shipped.bundle"), nil, callability.AllServers(), "git:git_push")
 	wanted := " Then the operator must edit the server's tool lists in the config. Both the user and the operator must act. "
 	if found.Rejection == nil || !strings.Contains(found.Rejection.Text, wanted) {
 		t.Errorf("found %+v, wanted it to say %q", found.Rejection, wanted)

@@ -16,12 +16,12 @@ func TestAScopeThatNobodySetIsNoServer(t *testing.T) {
 	}
 	var names []string // built by append, for an agent that may see no server
 	for _, scope := range []callability.Scope{{}, callability.Servers(), callability.Servers(names...)} {
-		judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, scope)
+		judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, scope)
 		if err != nil || len(judgement.CallableNames())+len(judgement.LockedNames()) > 0 || len(inventory.Servers(scope)) > 0 {
 			t.Errorf("found %q, %v", judgement.CallableNames(), err)
 		}
 	}
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
+	judgement, err := inventory.Judge(t.Context(), bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil || len(judgement.CallableNames()) != 2 {
 		t.Errorf("found %q, %v", judgement.CallableNames(), err)
 	}

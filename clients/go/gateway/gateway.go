@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -74,14 +75,14 @@ func (g *Gateway) Definitions() (discovery, call, servers Definition) {
 }
 
 // Discover answers a call of the tool that finds tools.
-func (g *Gateway) Discover(caller Caller, arguments []byte) callability.Result {
+func (g *Gateway) Discover(ctx context.Context, caller Caller, arguments []byte) callability.Result {
 	asked, err := g.Inventory.Adapter.Arguments(arguments)
 	if err != nil {
 		return wrong(err)
 	}
-	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
+	judgement, err := g.Inventory.Judge(ctx, g.Policy(), caller.Agent, caller.Scope)
 	if err != nil {
-		return unavailable()
+		return unavailable(err)
 	}
 	found, foundLocked := g.search(asked.Query, judgement)
 	result, err := judgement.Discovery(callability.Discovery{
@@ -93,7 +94,12 @@ func (g *Gateway) Discover(caller Caller, arguments []byte) callability.Result {
 	return result
 }
 
-func unavailable() callability.Result { return callability.Unavailable("no policy is in effect") }
+func unavailable(err error) callability.Result {
+	if errors.Is(err, callability.ErrNoPolicy) {
+		return callability.Unavailable("no policy is in effect")
+	}
+	return callability.Unavailable(err.Error())
+}
 
 // wrong answers wrong arguments: Arguments and Discovery have no other errors.
 func wrong(err error) callability.Result {
@@ -202,7 +208,7 @@ type Call struct {
 }
 
 // Decide answers a call of the tool that calls others. If the result is not nil, the agent reads it, and nothing is called.
-func (g *Gateway) Decide(caller Caller, arguments []byte) (Call, *callability.Result) {
+func (g *Gateway) Decide(ctx context.Context, caller Caller, arguments []byte) (Call, *callability.Result) {
 	var given struct{ Name, Arguments json.RawMessage }
 	var name string
 	switch {
@@ -215,7 +221,7 @@ func (g *Gateway) Decide(caller Caller, arguments []byte) (Call, *callability.Re
 	case len(given.Arguments) > 0 && given.Arguments[0] != '{':
 		return Call{}, notDone("`arguments` must be an object")
 	}
-	decision := g.Inventory.Decide(g.Policy(), caller.Agent, caller.Scope, name)
+	decision := g.Inventory.Decide(ctx, g.Policy(), caller.Agent, caller.Scope, name)
 	if decision.Rejection != nil {
 		return Call{}, decision.Rejection
 	}
@@ -227,10 +233,10 @@ func notDone(why string) *callability.Result {
 }
 
 // Servers answers a call of the tool that lists servers.
-func (g *Gateway) Servers(caller Caller) callability.Result {
-	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
+func (g *Gateway) Servers(ctx context.Context, caller Caller) callability.Result {
+	judgement, err := g.Inventory.Judge(ctx, g.Policy(), caller.Agent, caller.Scope)
 	if err != nil {
-		return unavailable()
+		return unavailable(err)
 	}
 	counts := map[string]json.RawMessage{}
 	for _, each := range judgement.CountsByServer() {

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -43,7 +44,7 @@ func TestDescriptionsOfParametersFindTools(t *testing.T) {
 		"delete_file": {"s:delete_file"},
 	} {
 		arguments, _ := json.Marshal(map[string]string{"query": query})
-		result := asked.Discover(gateway.Caller{Scope: callability.AllServers()}, arguments)
+		result := asked.Discover(t.Context(), gateway.Caller{Scope: callability.AllServers()}, arguments)
 		var answer struct{ Tools []struct{ Name string } }
 		if err := json.Unmarshal([]byte(result.Text), &answer); err != nil {
 			t.Fatal(err, result.Text)
@@ -51,5 +52,17 @@ func TestDescriptionsOfParametersFindTools(t *testing.T) {
 		if len(answer.Tools) != len(wanted) || answer.Tools[0].Name != wanted[0] {
 			t.Errorf("%s: found %v, wanted %v", query, answer.Tools, wanted)
 		}
+	}
+}
+
+func TestTheContextOfACallReachesTheRecordOfItsDecision(t *testing.T) {
+	type key struct{}
+	served := &gateway.Gateway{Inventory: inventory(t), Policy: shipped.Policy}
+	var traces []any
+	served.Inventory.Decided = func(ctx context.Context, _ callability.DecidedCall) { traces = append(traces, ctx.Value(key{})) }
+	ctx := context.WithValue(t.Context(), key{}, "trace")
+	served.Decide(ctx, gateway.Caller{Scope: callability.AllServers()}, []byte(`{"name": "s:move"}`))
+	if len(traces) != 1 || traces[0] != "trace" {
+		t.Errorf("found %v", traces)
 	}
 }

@@ -34,21 +34,21 @@ func (g *Gateway) AddTools(to *server.MCPServer) {
 		if err != nil {
 			return nil, err
 		}
-		return Result(g.Discover(g.Caller(ctx, request), arguments)), nil
+		return Result(g.Discover(ctx, g.Caller(ctx, request), arguments)), nil
 	})
 	to.AddTool(definition(call), func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		arguments, err := Arguments(request)
 		if err != nil {
 			return nil, err
 		}
-		call, answer := g.Decide(g.Caller(ctx, request), arguments)
+		call, answer := g.Decide(ctx, g.Caller(ctx, request), arguments)
 		if answer != nil {
 			return Result(*answer), nil
 		}
 		return g.Call(ctx, request, call)
 	})
 	to.AddTool(definition(servers), func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return Result(g.Servers(g.Caller(ctx, request))), nil
+		return Result(g.Servers(ctx, g.Caller(ctx, request))), nil
 	})
 }
 

@@ -30,17 +30,17 @@ type Gateway struct {
 func (g *Gateway) AddTools(to *mcp.Server) {
 	discovery, call, servers := g.Definitions()
 	to.AddTool(definition(discovery), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return Result(g.Discover(g.Caller(ctx, request), request.Params.Arguments)), nil
+		return Result(g.Discover(ctx, g.Caller(ctx, request), request.Params.Arguments)), nil
 	})
 	to.AddTool(definition(call), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		call, answer := g.Decide(g.Caller(ctx, request), request.Params.Arguments)
+		call, answer := g.Decide(ctx, g.Caller(ctx, request), request.Params.Arguments)
 		if answer != nil {
 			return Result(*answer), nil
 		}
 		return g.Call(ctx, request, call)
 	})
 	to.AddTool(definition(servers), func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return Result(g.Servers(g.Caller(ctx, request))), nil
+		return Result(g.Servers(ctx, g.Caller(ctx, request))), nil
 	})
 }
 

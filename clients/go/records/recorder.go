@@ -10,6 +10,7 @@
 package records
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -62,7 +63,7 @@ func Open(directory string, options Options) (*Recorder, error) {
 }
 
 // Record records a decision about a call. It is for the field Decided of an Inventory.
-func (r *Recorder) Record(call callability.DecidedCall) {
+func (r *Recorder) Record(_ context.Context, call callability.DecidedCall) {
 	if r.all || !call.Verdict.Callable() {
 		r.writer.append(encode(call))
 	}

@@ -2,6 +2,7 @@ package records_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -82,9 +83,9 @@ func TestEachCallIsRecordedWithWhatBecameOfIt(t *testing.T) {
 		tools.Decided = recorder.Record
 		ada := callability.NewAgent(callability.AgentFacts{Name: "ada", Labels: callability.NoLabels()})
 		for _, name := range []string{"git:log", "git:reset", "git:odd", "git:none", "payroll:log", "é"} {
-			tools.Decide(shipped.Policy(), ada, callability.Servers("git"), name)
+			tools.Decide(t.Context(), shipped.Policy(), ada, callability.Servers("git"), name)
 		}
-		tools.Decide(nil, ada, callability.AllServers(), "git:log")
+		tools.Decide(t.Context(), nil, ada, callability.AllServers(), "git:log")
 		recorder.Close()
 		var found []string
 		for _, each := range lines(t, directory) {
@@ -121,7 +122,7 @@ func TestFilesAreRotatedAndTheOldestRemovedWithinTheTotal(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 200 {
-			recorder.Record(callability.DecidedCall{Server: "git", Tool: "none"})
+			recorder.Record(t.Context(), callability.DecidedCall{Server: "git", Tool: "none"})
 		}
 		recorder.Close()
 		if recorder.Dropped() != 0 || recorder.Written() != 200 {
@@ -154,9 +155,9 @@ func TestWhatCannotBeWrittenIsCounted(t *testing.T) {
 	if err := os.Remove(directory); err != nil {
 		t.Fatal(err)
 	}
-	recorder.Record(callability.DecidedCall{Tool: "none"})
+	recorder.Record(t.Context(), callability.DecidedCall{Tool: "none"})
 	recorder.Close()
-	recorder.Record(callability.DecidedCall{Tool: "late"})
+	recorder.Record(t.Context(), callability.DecidedCall{Tool: "late"})
 	if recorder.Dropped() != 2 || recorder.Written() != 0 {
 		t.Error(recorder.Dropped(), recorder.Written())
 	}
@@ -187,7 +188,7 @@ func ExampleOpen() {
 	tools := inventory()
 	tools.Decided = recorder.Record
 	for _, name := range []string{"git:log", "git:reset"} {
-		tools.Decide(shipped.Policy(), nil, callability.AllServers(), name)
+		tools.Decide(context.Background(), shipped.Policy(), nil, callability.AllServers(), name)
 	}
 	recorder.Close()
 	fmt.Println(recorder.Written(), "written,", recorder.Dropped(), "lost")

@@ -43,7 +43,7 @@ func (g *Guard) AuthorizeWithJWTClaims(
 		return true, nil
 	}
 	name := g.Inventory.Adapter.Qualified(g.Server, resourceID)
-	found := g.Inventory.Decide(g.Policies.Load(), g.Agent(ctx), callability.Servers(g.Server), name)
+	found := g.Inventory.Decide(ctx, g.Policies.Load(), g.Agent(ctx), callability.Servers(g.Server), name)
 	if found.Rejection != nil {
 		return false, &LockedError{found.Verdict.Status(), found.Rejection.Text}
 	}

@@ -31,10 +31,10 @@ func New(store *callability.PolicyStore, inventory *callability.Inventory) (*Gua
 }
 
 // Evaluate decides about a tool, or about a server if the request names no tool.
-func (g *Guard) Evaluate(_ context.Context, request Request) (Decision, error) {
+func (g *Guard) Evaluate(ctx context.Context, request Request) (Decision, error) {
 	policy, adapter := g.store.Load(), g.inventory.Adapter
 	if request.Tool != "" {
-		found := g.inventory.Decide(policy, g.agent, callability.AllServers(), adapter.Qualified(request.Server, request.Tool))
+		found := g.inventory.Decide(ctx, policy, g.agent, callability.AllServers(), adapter.Qualified(request.Server, request.Tool))
 		if found.Rejection != nil {
 			return Decision{Reason: found.Rejection.Text}, nil
 		}

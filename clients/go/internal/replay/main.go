@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ var calls = map[string]func(*callability.Policy, []byte) (any, error){
 		}
 		agent, tool := request.Handles()
 		if recorder != nil {
-			recorder.Record(callability.DecidedCall{
+			recorder.Record(context.Background(), callability.DecidedCall{
 				Agent: agent, Server: tool.Server().Name(), Tool: tool.Name(), Judged: tool, Verdict: policy.Decide(agent, tool),
 			})
 		}

@@ -67,7 +67,7 @@ func (g *guard) discovery() mcp.Tool {
 }
 
 // discover answers with the proxy's own compact entries.
-func (g *guard) discover(_ context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (g *guard) discover(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	raw, err := mark3labs.Arguments(request)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (g *guard) discover(_ context.Context, request mcp.CallToolRequest) (*mcp.C
 	if invalid := (*callability.InvalidArgument)(nil); errors.As(err, &invalid) {
 		return mark3labs.Result(invalid.Result()), nil
 	}
-	judgement, err := g.inventory.Judge(g.policy(), agent, g.scope)
+	judgement, err := g.inventory.Judge(ctx, g.policy(), agent, g.scope)
 	if err != nil {
 		return mark3labs.Result(callability.Unavailable("no policy is in effect")), nil
 	}
@@ -106,15 +106,15 @@ func (g *guard) discover(_ context.Context, request mcp.CallToolRequest) (*mcp.C
 }
 
 // decide returns what the agent reads in place of a call; nil: call the tool.
-func (g *guard) decide(name string) *mcp.CallToolResult {
-	if decision := g.inventory.Decide(g.policy(), agent, g.scope, name); decision.Rejection != nil {
+func (g *guard) decide(ctx context.Context, name string) *mcp.CallToolResult {
+	if decision := g.inventory.Decide(ctx, g.policy(), agent, g.scope, name); decision.Rejection != nil {
 		return mark3labs.Result(*decision.Rejection)
 	}
 	return nil
 }
 
 // lists reports whether the direct listing has a tool.
-func (g *guard) lists(name string) bool {
-	judgement, err := g.inventory.Judge(g.policy(), agent, g.scope)
+func (g *guard) lists(ctx context.Context, name string) bool {
+	judgement, err := g.inventory.Judge(ctx, g.policy(), agent, g.scope)
 	return err == nil && judgement.Callable(name)
 }

@@ -39,10 +39,10 @@ type upstream func(ctx context.Context, server, tool string, arguments any) (*mc
 
 // newServer serves the tools of the storage: by search, and each under its own name.
 func newServer(g *guard, call upstream) *server.MCPServer {
-	serving := server.NewMCPServer("proxy", "1", server.WithToolFilter(func(_ context.Context, tools []mcp.Tool) []mcp.Tool {
+	serving := server.NewMCPServer("proxy", "1", server.WithToolFilter(func(ctx context.Context, tools []mcp.Tool) []mcp.Tool {
 		var listed []mcp.Tool
 		for _, tool := range tools {
-			if _, stored := g.store.tool(tool.Name); !stored || g.lists(tool.Name) {
+			if _, stored := g.store.tool(tool.Name); !stored || g.lists(ctx, tool.Name) {
 				listed = append(listed, tool)
 			}
 		}
@@ -50,7 +50,7 @@ func newServer(g *guard, call upstream) *server.MCPServer {
 	}))
 	serving.AddTool(g.discovery(), g.discover)
 	guarded := func(ctx context.Context, name string, arguments any) (*mcp.CallToolResult, error) {
-		if rejection := g.decide(name); rejection != nil {
+		if rejection := g.decide(ctx, name); rejection != nil {
 			return rejection, nil
 		}
 		record, _ := g.store.tool(name)
