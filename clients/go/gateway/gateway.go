@@ -40,16 +40,14 @@ type Gateway struct {
 	Inventory *callability.Inventory
 	// Policy returns the policy in effect; nil if there is none, and then nothing is called.
 	Policy func() *callability.Policy
-	// Search finds tools among these and no others, best first: a statistic over other tools would reveal them. By default,
-	// an Index of the package search does.
-	Search func(query string, tools []Document) []string
+	// Search finds tools among these and no others, and returns their IDs, best first: a statistic over other tools would
+	// reveal them. It must not change what the documents refer to. If it fails, the hooks of the inventory receive the error,
+	// and tools are found by words; by default, they are too: see [search.Index].
+	Search func(ctx context.Context, query string, tools []search.Document) ([]string, error)
 
-	// indexes are those of each judgement that is still there.
-	indexes sync.Map
+	// corpora are those of each judgement that is still there.
+	corpora sync.Map
 }
-
-// A Document is what a search may look at of one tool. It is an alias, so that a search needs no import of this package.
-type Document = struct{ Name, Description string }
 
 // A Definition is a tool of the gateway, as an MCP server lists it.
 type Definition struct {
@@ -84,7 +82,7 @@ func (g *Gateway) Discover(ctx context.Context, caller Caller, arguments []byte)
 	if err != nil {
 		return unavailable(err)
 	}
-	found, foundLocked := g.search(asked.Query, judgement)
+	found, foundLocked := g.search(ctx, asked.Query, judgement)
 	result, err := judgement.Discovery(callability.Discovery{
 		Query: asked.Query, Limit: asked.Limit, IncludeDisabled: asked.IncludeDisabled, Found: found, FoundLocked: foundLocked,
 	})
@@ -110,45 +108,46 @@ func wrong(err error) callability.Result {
 	return callability.Unavailable(err.Error())
 }
 
-func (g *Gateway) search(query string, judgement *callability.Judgement) (found, foundLocked []string) {
+func (g *Gateway) search(ctx context.Context, query string, judgement *callability.Judgement) (found, foundLocked []string) {
+	corpora := g.corporaOf(judgement)
 	if g.Search != nil {
-		return g.Search(query, documents(judgement, judgement.CallableNames())),
-			g.Search(query, documents(judgement, judgement.LockedNames()))
-	}
-	indexes := g.indexesOf(judgement)
-	return indexes.callable.SearchNear(query), indexes.locked.Search(query)
-}
-
-func documents(judgement *callability.Judgement, names []string) []Document {
-	found := make([]Document, len(names))
-	for place, name := range names {
-		found[place].Name = name
-		if text, known := judgement.Text(name); known && text.Description != nil {
-			found[place].Description = *text.Description
+		found, err := g.Search(ctx, query, slices.Clone(corpora.callable.documents))
+		if err == nil {
+			foundLocked, err = g.Search(ctx, query, slices.Clone(corpora.locked.documents))
 		}
+		if err == nil {
+			return found, foundLocked
+		}
+		g.Inventory.Hooks.Warn(ctx, "search_failed", "why", err.Error())
 	}
-	return found
+	return corpora.callable.index().SearchNear(query), corpora.locked.index().Search(query)
 }
 
-// Locked tools have an index of their own, so that they change no score of a callable one.
-type indexes struct{ callable, locked *search.Index }
+// Locked tools have a corpus of their own, so that they change no score of a callable one.
+type corpora struct{ callable, locked corpus }
 
-// indexesOf are made once for a judgement, and go with it.
-func (g *Gateway) indexesOf(judgement *callability.Judgement) indexes {
+// A corpus is some tools to search, and an index of them, which is made when it is first needed.
+type corpus struct {
+	documents []search.Document
+	index     func() *search.Index
+}
+
+// corporaOf are made once for a judgement, and go with it.
+func (g *Gateway) corporaOf(judgement *callability.Judgement) corpora {
 	key := weak.Make(judgement)
-	made, is := g.indexes.LoadOrStore(key, sync.OnceValue(func() indexes {
+	made, is := g.corpora.LoadOrStore(key, sync.OnceValue(func() corpora {
 		judgement := key.Value() // the caller has it
-		return indexes{indexOf(judgement, judgement.CallableNames()), indexOf(judgement, judgement.LockedNames())}
+		return corpora{corpusOf(judgement, judgement.CallableNames()), corpusOf(judgement, judgement.LockedNames())}
 	}))
 	if !is {
-		runtime.AddCleanup(judgement, func(key weak.Pointer[callability.Judgement]) { g.indexes.Delete(key) }, key)
+		runtime.AddCleanup(judgement, func(key weak.Pointer[callability.Judgement]) { g.corpora.Delete(key) }, key)
 	}
-	found := made.(func() indexes)()
+	found := made.(func() corpora)()
 	runtime.KeepAlive(judgement)
 	return found
 }
 
-func indexOf(judgement *callability.Judgement, names []string) *search.Index {
+func corpusOf(judgement *callability.Judgement, names []string) corpus {
 	found := make([]search.Document, len(names))
 	for place, name := range names {
 		server, tool, _ := judgement.Split(name)
@@ -159,7 +158,7 @@ func indexOf(judgement *callability.Judgement, names []string) *search.Index {
 		}
 		found[place].Parameters, found[place].ParameterTexts = parameters(text.InputSchema)
 	}
-	return search.NewIndex(found)
+	return corpus{found, sync.OnceValue(func() *search.Index { return search.NewIndex(found) })}
 }
 
 // maxDepth is how deep in a schema the descriptions of parameters are searched.

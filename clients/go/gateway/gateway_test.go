@@ -1,12 +1,18 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/gateway"
+	"github.com/callability/callability/clients/go/search"
 	"github.com/callability/callability/clients/go/shipped"
 )
 
@@ -43,14 +49,8 @@ func TestDescriptionsOfParametersFindTools(t *testing.T) {
 		// Without the cut, the two others would follow: they share a word.
 		"delete_file": {"s:delete_file"},
 	} {
-		arguments, _ := json.Marshal(map[string]string{"query": query})
-		result := asked.Discover(t.Context(), gateway.Caller{Scope: callability.AllServers()}, arguments)
-		var answer struct{ Tools []struct{ Name string } }
-		if err := json.Unmarshal([]byte(result.Text), &answer); err != nil {
-			t.Fatal(err, result.Text)
-		}
-		if len(answer.Tools) != len(wanted) || answer.Tools[0].Name != wanted[0] {
-			t.Errorf("%s: found %v, wanted %v", query, answer.Tools, wanted)
+		if names := found(t, asked, query); !slices.Equal(names, wanted) {
+			t.Errorf("%s: found %v, wanted %v", query, names, wanted)
 		}
 	}
 }
@@ -64,5 +64,54 @@ func TestTheContextOfACallReachesTheRecordOfItsDecision(t *testing.T) {
 	served.Decide(ctx, gateway.Caller{Scope: callability.AllServers()}, []byte(`{"name": "s:move"}`))
 	if len(traces) != 1 || traces[0] != "trace" {
 		t.Errorf("found %v", traces)
+	}
+}
+
+// found are the names of the tools that an agent finds.
+func found(t *testing.T, served *gateway.Gateway, query string) []string {
+	t.Helper()
+	arguments, _ := json.Marshal(map[string]string{"query": query})
+	result := served.Discover(t.Context(), gateway.Caller{Scope: callability.AllServers()}, arguments)
+	var answer struct{ Tools []struct{ Name string } }
+	if err := json.Unmarshal([]byte(result.Text), &answer); err != nil {
+		t.Fatal(err, result.Text)
+	}
+	names := make([]string, len(answer.Tools))
+	for place, tool := range answer.Tools {
+		names[place] = tool.Name
+	}
+	return names
+}
+
+func TestASearchOfTheProxySeesWhatAnIndexSees(t *testing.T) {
+	var seen []search.Document
+	served := &gateway.Gateway{Inventory: inventory(t), Policy: shipped.Policy}
+	served.Search = func(_ context.Context, query string, tools []search.Document) ([]string, error) {
+		if seen = append(seen, tools...); query == "crop" && len(tools) > 0 {
+			return []string{"s:run"}, nil
+		}
+		return nil, nil
+	}
+	if names := found(t, served, "crop"); !slices.Equal(names, []string{"s:run"}) {
+		t.Errorf("found %v", names)
+	}
+	place := slices.IndexFunc(seen, func(each search.Document) bool { return each.ID == "s:run" })
+	if place < 0 || seen[place].Server != "s" || seen[place].Name != "run" || !slices.Contains(seen[place].ParameterTexts, "What to crop.") {
+		t.Errorf("found %+v", seen)
+	}
+}
+
+func TestASearchThatFailsIsLoggedAndTheIndexAnswers(t *testing.T) {
+	var lines bytes.Buffer
+	served := &gateway.Gateway{Inventory: inventory(t), Policy: shipped.Policy}
+	served.Inventory.Hooks.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+	served.Search = func(context.Context, string, []search.Document) ([]string, error) {
+		return nil, errors.New("no index yet")
+	}
+	if names := found(t, served, "sharpen"); !slices.Equal(names, []string{"s:run"}) {
+		t.Errorf("found %v", names)
+	}
+	if !strings.Contains(lines.String(), `level=WARN msg=search_failed why="no index yet`) {
+		t.Errorf("found %s", lines.String())
 	}
 }
