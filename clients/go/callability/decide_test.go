@@ -42,6 +42,12 @@ func TestTheZeroValueOfEveryTypeFailsClosed(t *testing.T) {
 			t.Errorf("%s: found error %v, wanted %v", name, verdict.Err(), callability.ErrNoPolicy)
 		}
 	}
+	if (callability.Decision{}).Callable() || (&callability.Judgement{}).Callable("git:git_log") || (callability.Scope{}).Includes("git") {
+		t.Error("a zero decision, judgement or scope opens something")
+	}
+	if _, held := (callability.Adapter{}).Rejection(callability.Item{}); !held {
+		t.Error("a zero answer is not held back")
+	}
 	if verdict := policy.Decide(agent, open()); !verdict.Callable() || verdict.WithholdText() || verdict.Err() != nil {
 		t.Errorf("a tool that nothing locks: found %s, error %v", verdict.Status(), verdict.Err())
 	}

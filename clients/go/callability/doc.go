@@ -14,7 +14,7 @@
 // that an agent gave, and returns the tool to call or what the agent reads instead. Without an inventory, handles are made
 // by [NewServer], [Server.Tool] and [NewAgent], [Policy.Decide] answers without allocation, and [Adapter.Rejection] writes
 // the text. [Policy.DecideServer] is for a server whose tools are not known. A fact that was not set is unknown, and locks:
-// the zero value of every type fails closed.
+// the zero value of every type fails closed. Call a tool only if [Decision.Callable] or [Verdict.Callable] reports true.
 //
 // # To answer discovery
 //
@@ -28,7 +28,8 @@
 //
 // # Elsewhere
 //
-// The package records writes a record of each decision about a call, by [Inventory].Decided. The package gateway answers three tools that find tools, call them and list servers; the modules mcpgo and mark3labs bind
-// it to an SDK. The package outcome is about loads of tools and enables of servers. The module remote asks a service. The
-// package callabilitytest checks a proxy in its own tests.
+// The package records writes a record of each decision about a call, by [Inventory].Decided. The
+// package gateway answers three tools that find tools, call them and list servers; the modules mcpgo and mark3labs bind it to
+// an SDK. The package outcome is about loads of tools and enables of servers. The module remote asks a service. The package
+// callabilitytest checks a proxy in its own tests.
 package callability

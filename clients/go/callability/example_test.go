@@ -95,7 +95,7 @@ func ExampleInventory_Decide() {
 	inventory := gitServer()
 	for _, name := range []string{"git:git_log", "git:git_reset", "git:git_lag"} {
 		decision := inventory.Decide(context.Background(), shipped.Policy(), nil, callability.AllServers(), name)
-		if decision.Rejection != nil {
+		if !decision.Callable() {
 			fmt.Println(decision.Rejection.Text)
 			continue
 		}

@@ -149,15 +149,18 @@ func (i *Inventory) Servers(scope Scope) []string {
 	return found
 }
 
-// A Decision is what becomes of a call that an agent makes by a qualified name.
+// A Decision is what becomes of a call that an agent makes by a qualified name. The zero Decision is not callable.
 type Decision struct {
 	// Tool is the tool that the name means; nil if the inventory holds none that this agent may see.
 	Tool *Tool
 	// Verdict says why the tool can or cannot be called.
 	Verdict Verdict
-	// Rejection is what the agent reads in place of a call; nil: call the tool.
+	// Rejection is what the agent reads in place of a call; nil if the tool is callable.
 	Rejection *Result
 }
+
+// Callable reports whether to call the tool.
+func (d Decision) Callable() bool { return d.Tool != nil && d.Rejection == nil && d.Verdict.Callable() }
 
 // A DecidedCall is a decision about a call, for a record of it.
 type DecidedCall struct {

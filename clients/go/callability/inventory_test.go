@@ -317,7 +317,7 @@ func TestTwoToolsWithOneQualifiedNameCostThoseTwo(t *testing.T) {
 				t.Errorf("found %q, wanted %q", found, names)
 			}
 			for _, name := range names {
-				if decision := inventory.Decide(t.Context(), policy, nil, scope, name); decision.Rejection != nil || decision.Tool == nil {
+				if decision := inventory.Decide(t.Context(), policy, nil, scope, name); !decision.Callable() {
 					t.Errorf("%s: found %+v", name, decision)
 				}
 			}
@@ -355,7 +355,7 @@ func TestACallIsDecidedByTheNameThatTheAgentGives(t *testing.T) {
 	}
 	scope := callability.Servers("git")
 	called := inventory.Decide(t.Context(), policy, nil, scope, "git:git_log")
-	if called.Rejection != nil || called.Tool.Name() != "git_log" || called.Tool.Server().Name() != "git" || !called.Verdict.Callable() {
+	if !called.Callable() || called.Rejection != nil || called.Tool.Name() != "git_log" || called.Tool.Server().Name() != "git" || !called.Verdict.Callable() {
 		t.Errorf("found %+v", called)
 	}
 	for name, wanted := range map[string]string{
@@ -366,11 +366,11 @@ func TestACallIsDecidedByTheNameThatTheAgentGives(t *testing.T) {
 		"":              `Not called: there is no tool "".`,
 	} {
 		found := inventory.Decide(t.Context(), policy, nil, scope, name)
-		if found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, wanted) || !found.Rejection.IsError {
+		if found.Callable() || found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, wanted) || !found.Rejection.IsError {
 			t.Errorf("%s: found %+v, wanted %s", name, found.Rejection, wanted)
 		}
 	}
-	if found := inventory.Decide(t.Context(), nil, nil, scope, "git:git_log"); found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, "Not done:") {
+	if found := inventory.Decide(t.Context(), nil, nil, scope, "git:git_log"); found.Callable() || found.Rejection == nil || !strings.HasPrefix(found.Rejection.Text, "Not done:") {
 		t.Errorf("found %+v", found.Rejection)
 	}
 }

@@ -221,7 +221,7 @@ func (g *Gateway) Decide(ctx context.Context, caller Caller, arguments []byte) (
 		return Call{}, notDone("`arguments` must be an object")
 	}
 	decision := g.Inventory.Decide(ctx, g.Policy(), caller.Agent, caller.Scope, name)
-	if decision.Rejection != nil {
+	if !decision.Callable() {
 		return Call{}, decision.Rejection
 	}
 	return Call{decision.Tool.Server().Name(), decision.Tool.Name(), given.Arguments}, nil

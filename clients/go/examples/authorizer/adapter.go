@@ -44,7 +44,7 @@ func (g *Guard) AuthorizeWithJWTClaims(
 	}
 	name := g.Inventory.Adapter.Qualified(g.Server, resourceID)
 	found := g.Inventory.Decide(ctx, g.Policies.Load(), g.Agent(ctx), callability.Servers(g.Server), name)
-	if found.Rejection != nil {
+	if !found.Callable() {
 		return false, &LockedError{found.Verdict.Status(), found.Rejection.Text}
 	}
 	return true, nil

@@ -35,7 +35,7 @@ func (g *Guard) Evaluate(ctx context.Context, request Request) (Decision, error)
 	policy, adapter := g.store.Load(), g.inventory.Adapter
 	if request.Tool != "" {
 		found := g.inventory.Decide(ctx, policy, g.agent, callability.AllServers(), adapter.Qualified(request.Server, request.Tool))
-		if found.Rejection != nil {
+		if !found.Callable() {
 			return Decision{Reason: found.Rejection.Text}, nil
 		}
 		return Decision{Allowed: true}, nil

@@ -107,7 +107,7 @@ func (g *guard) discover(ctx context.Context, request mcp.CallToolRequest) (*mcp
 
 // decide returns what the agent reads in place of a call; nil: call the tool.
 func (g *guard) decide(ctx context.Context, name string) *mcp.CallToolResult {
-	if decision := g.inventory.Decide(ctx, g.policy(), agent, g.scope, name); decision.Rejection != nil {
+	if decision := g.inventory.Decide(ctx, g.policy(), agent, g.scope, name); !decision.Callable() {
 		return mark3labs.Result(*decision.Rejection)
 	}
 	return nil
