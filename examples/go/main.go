@@ -57,11 +57,11 @@ func inventory() []*callability.Tool {
 		}
 	}
 	return []*callability.Tool{
-		git.Tool("git_status", facts(callability.False, callability.NoRecord)),
-		git.Tool("git_reset", facts(callability.True, callability.NoRecord)),
+		git.Tool("git_status", facts(callability.False, callability.NoRecord())),
+		git.Tool("git_reset", facts(callability.True, callability.NoRecord())),
 		git.Tool("git_push", facts(callability.False, callability.Record(callability.True, callability.ApprovalApproved))),
 		git.Tool("git_log", facts(callability.False, callability.Approval{})),
-		clock.Tool("now", facts(callability.False, callability.NoRecord)),
+		clock.Tool("now", facts(callability.False, callability.NoRecord())),
 	}
 }
 

@@ -73,7 +73,7 @@ func draw(random *rand.Rand) ifFacts {
 
 // tool returns a handle with the same facts.
 func (f ifFacts) tool() *Tool {
-	approval := NoRecord
+	approval := NoRecord()
 	if !f.noRecord {
 		approval = Record(f.disabled, f.status)
 	}
@@ -166,7 +166,7 @@ func BenchmarkLargeDecision(b *testing.B) {
 		}
 		server := NewServer("git", ServerFacts{Enabled: True, Quarantined: False, Labels: labels})
 		tools[number] = server.Tool("git_status", ToolFacts{
-			ConfigDenied: False, Approval: NoRecord, Annotations: &Annotations{}, Labels: NoLabels(),
+			ConfigDenied: False, Approval: NoRecord(), Annotations: &Annotations{}, Labels: NoLabels(),
 		})
 		statuses[policy.Decide(agents[number], tools[number]).Status()]++
 	}

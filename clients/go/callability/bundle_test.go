@@ -229,7 +229,7 @@ func FuzzReadPolicy(f *testing.F) {
 	f.Add([]byte{})
 	agent := callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.Labels{"team": "web"}})
 	server := callability.NewServer("git", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False})
-	tool := server.Tool("git_log", callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord})
+	tool := server.Tool("git_log", callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord()})
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if _, err := callability.ReadPolicy(payload); err == nil && !bytes.HasPrefix(payload, []byte("\n\x12callability bundle")) {
 			t.Error("what is no bundle is accepted")

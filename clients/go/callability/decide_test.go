@@ -15,7 +15,7 @@ func open() *callability.Tool {
 		Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels(),
 	})
 	return server.Tool("git_log", callability.ToolFacts{
-		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+		ConfigDenied: callability.False, Approval: callability.NoRecord(), Annotations: &callability.Annotations{},
 		Labels: callability.NoLabels(),
 	})
 }
@@ -59,7 +59,7 @@ func TestTheZeroValueOfEveryTypeFailsClosed(t *testing.T) {
 func TestAnItemThatCannotBeJudgedIsHeldBackAndSaysWhy(t *testing.T) {
 	policy := bundled(t, "shipped.bundle")
 	server := callability.NewServer("git", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False})
-	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord}
+	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord()}
 	many := callability.Labels{}
 	for number := range 65 {
 		many[strings.Repeat("k", number+1)] = "v"
@@ -116,7 +116,7 @@ func TestFactsOfACallerThatChangesItsMapsLaterAreNotChanged(t *testing.T) {
 	labels := callability.Labels{"environment": "production"}
 	server := callability.NewServer("db", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: labels})
 	tool := server.Tool("drop", callability.ToolFacts{
-		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{}, Labels: callability.NoLabels(),
+		ConfigDenied: callability.False, Approval: callability.NoRecord(), Annotations: &callability.Annotations{}, Labels: callability.NoLabels(),
 	})
 	labels["environment"] = "staging"
 	before := policy.Decide(nil, tool)
@@ -171,9 +171,9 @@ func TestALaterCallMaySucceedOnlyIfFactsThatCanBecomeKnownOpenTheTool(t *testing
 		refuses  bool
 		wanted   callability.Retry
 	}{
-		"an unknown server":                  {callability.Unknown, callability.NoRecord, false, callability.RetryLater},
+		"an unknown server":                  {callability.Unknown, callability.NoRecord(), false, callability.RetryLater},
 		"an unknown server, another lock":    {callability.Unknown, callability.Record(callability.True, callability.ApprovalApproved), false, callability.RetryNever},
-		"an unknown server, a refusal":       {callability.Unknown, callability.NoRecord, true, callability.RetryNever},
+		"an unknown server, a refusal":       {callability.Unknown, callability.NoRecord(), true, callability.RetryNever},
 		"a status that was not read":         {callability.True, callability.Record(callability.False, callability.ApprovalUnknown), false, callability.RetryLater},
 		"a status that is none":              {callability.True, callability.Record(callability.False, callability.ApprovalOther), false, callability.RetryNever},
 		"a status of a later version":        {callability.True, callability.Record(callability.False, 9), false, callability.RetryNever},

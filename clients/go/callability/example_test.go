@@ -21,7 +21,7 @@ func Example() {
 		Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels(),
 	})
 	reset := git.Tool("git_reset", callability.ToolFacts{
-		ConfigDenied: callability.True, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+		ConfigDenied: callability.True, Approval: callability.NoRecord(), Annotations: &callability.Annotations{},
 		Labels: callability.NoLabels(),
 	})
 	verdict := policy.Decide(nil, reset)
@@ -52,7 +52,7 @@ func ExampleAdapter_Rejection() {
 func gitServer() *callability.Inventory {
 	inventory := &callability.Inventory{}
 	facts := callability.ToolFacts{
-		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+		ConfigDenied: callability.False, Approval: callability.NoRecord(), Annotations: &callability.Annotations{},
 		Labels: callability.NoLabels(),
 	}
 	denied := facts
@@ -200,7 +200,7 @@ func ExampleHooks() {
 func ExamplePolicy_Explain() {
 	policy := shipped.Policy()
 	git := callability.NewServer("git", callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False})
-	commit := git.Tool("git_commit", callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord})
+	commit := git.Tool("git_commit", callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord()})
 	explanation, err := policy.Explain(nil, commit)
 	if err != nil {
 		log.Fatal(err)

@@ -99,8 +99,8 @@ const (
 	approvalRecord
 )
 
-// NoRecord is the approval of a tool that has no record, and counts as approved.
-var NoRecord = Approval{kind: approvalNone}
+// NoRecord returns the approval of a tool that has no record, and counts as approved.
+func NoRecord() Approval { return Approval{kind: approvalNone} }
 
 // Record returns the approval of a tool with a record, of which either field may be unknown.
 func Record(disabled Bool, status ApprovalStatus) Approval {

@@ -19,9 +19,9 @@ func entry(name string, facts callability.ToolFacts) callability.ToolEntry {
 
 var (
 	openServer = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()}
-	openTool   = callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord,
+	openTool   = callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord(),
 		Annotations: &callability.Annotations{}, Labels: callability.NoLabels()}
-	deniedTool = callability.ToolFacts{ConfigDenied: callability.True, Approval: callability.NoRecord,
+	deniedTool = callability.ToolFacts{ConfigDenied: callability.True, Approval: callability.NoRecord(),
 		Annotations: &callability.Annotations{}, Labels: callability.NoLabels()}
 )
 

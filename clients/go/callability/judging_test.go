@@ -16,7 +16,7 @@ var (
 	offServer   = callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels()}
 	pendingTool = callability.ToolFacts{ConfigDenied: callability.False, Annotations: &callability.Annotations{},
 		Approval: callability.Record(callability.False, callability.ApprovalPending), Labels: callability.NoLabels()}
-	refusedTool = callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord, CallerRefuses: true,
+	refusedTool = callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord(), CallerRefuses: true,
 		Annotations: &callability.Annotations{}, Labels: callability.NoLabels()}
 )
 

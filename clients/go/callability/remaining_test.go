@@ -10,7 +10,7 @@ import (
 
 func twice() *callability.Tool {
 	return callability.NewServer("git", offServer).Tool("git_push", callability.ToolFacts{
-		ConfigDenied: callability.True, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+		ConfigDenied: callability.True, Approval: callability.NoRecord(), Annotations: &callability.Annotations{},
 		Labels: callability.NoLabels(),
 	})
 }

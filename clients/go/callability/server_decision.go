@@ -4,7 +4,7 @@ var isReadOnly = true
 
 // likelyTool are the facts of a tool that only its server or the agent can lock.
 var likelyTool = ToolFacts{
-	ConfigDenied: False, Approval: NoRecord, Annotations: &Annotations{ReadOnly: &isReadOnly}, Labels: NoLabels(),
+	ConfigDenied: False, Approval: NoRecord(), Annotations: &Annotations{ReadOnly: &isReadOnly}, Labels: NoLabels(),
 }
 
 // DecideServer answers about a server without a tool, such as before it is started or listed: callable if some tool of it

@@ -48,7 +48,7 @@ func TestAServerIsLockedIfAndOnlyIfEachToolIs(t *testing.T) {
 					for _, destructive := range []bool{false, true} {
 						for _, tool := range []string{"read", "delete_all", "find"} {
 							facts := callability.ToolFacts{
-								ConfigDenied: denied, Approval: callability.NoRecord, Labels: callability.NoLabels(),
+								ConfigDenied: denied, Approval: callability.NoRecord(), Labels: callability.NoLabels(),
 								Annotations: &callability.Annotations{ReadOnly: &readOnly, Destructive: &destructive},
 							}
 							some = some || policy.Decide(named("stranger"), server.Tool(tool, facts)).Callable()

@@ -80,7 +80,7 @@ func TestDeclaredFactsAreCheckedForTheirSubject(t *testing.T) {
 			}
 		case "tool":
 			return callability.ToolFacts{
-				ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+				ConfigDenied: callability.False, Approval: callability.NoRecord(), Annotations: &callability.Annotations{},
 				Labels: callability.NoLabels(), Declared: declared,
 			}
 		}

@@ -14,8 +14,8 @@ var (
 	openServer = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()}
 	offServer  = callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels()}
 	quarantine = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.True, Labels: callability.NoLabels()}
-	open       = facts(callability.False, callability.NoRecord)
-	denied     = facts(callability.True, callability.NoRecord)
+	open       = facts(callability.False, callability.NoRecord())
+	denied     = facts(callability.True, callability.NoRecord())
 	disabled   = facts(callability.False, callability.Record(callability.True, callability.ApprovalApproved))
 	pending    = facts(callability.False, callability.Record(callability.False, callability.ApprovalPending))
 	unreadable = facts(callability.False, callability.Approval{})

@@ -32,7 +32,7 @@ func inventory(t *testing.T) *callability.Inventory {
 		"read_file":   `{}`,
 		"move":        `{}`,
 	} {
-		approved := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord}
+		approved := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord()}
 		text := callability.ToolText{Description: &described, InputSchema: json.RawMessage(schema)}
 		if err := inventory.Put("s", callability.ToolEntry{Name: name, Facts: approved, Text: text}); err != nil {
 			t.Fatal(err)

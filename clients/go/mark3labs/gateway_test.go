@@ -21,7 +21,7 @@ func inventory(t *testing.T) *callability.Inventory {
 	if err := found.PutServer("git", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False}); err != nil {
 		t.Fatal(err)
 	}
-	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord}
+	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord()}
 	if err := found.Put("git", callability.ToolEntry{Name: "log", Facts: facts}); err != nil {
 		t.Fatal(err)
 	}

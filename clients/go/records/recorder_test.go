@@ -21,7 +21,7 @@ import (
 func inventory() *callability.Inventory {
 	found := &callability.Inventory{}
 	facts := callability.ToolFacts{
-		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+		ConfigDenied: callability.False, Approval: callability.NoRecord(), Annotations: &callability.Annotations{},
 		Labels: callability.NoLabels(),
 	}
 	denied := facts

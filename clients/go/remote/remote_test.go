@@ -34,7 +34,7 @@ func tools() []*callability.Tool {
 		Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels(),
 	})
 	off := callability.NewServer("time", callability.ServerFacts{Enabled: callability.False})
-	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{}}
+	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord(), Annotations: &callability.Annotations{}}
 	denied, disabled, unread, pending, half, neither, other := facts, facts, facts, facts, facts, facts, facts
 	denied.ConfigDenied = callability.True
 	disabled.Approval = callability.Record(callability.True, callability.ApprovalApproved)

@@ -14,7 +14,7 @@ func Example() {
 		Enabled: callability.True, Quarantined: callability.True, Labels: callability.NoLabels(),
 	})
 	log := git.Tool("git_log", callability.ToolFacts{
-		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+		ConfigDenied: callability.False, Approval: callability.NoRecord(), Annotations: &callability.Annotations{},
 		Labels: callability.NoLabels(),
 	})
 	verdict := shipped.Policy().Decide(callability.NewAgent(callability.AgentFacts{}), log)

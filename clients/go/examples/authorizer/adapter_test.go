@@ -18,7 +18,7 @@ func TestANoCarriesTheWordsForTheAgent(t *testing.T) {
 	}
 	err := guard.Inventory.PutServer("git", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False})
 	for tool, denied := range map[string]bool{"log": false, "reset": true} {
-		facts := callability.ToolFacts{ConfigDenied: callability.Known(denied), Approval: callability.NoRecord}
+		facts := callability.ToolFacts{ConfigDenied: callability.Known(denied), Approval: callability.NoRecord()}
 		err = errors.Join(err, guard.Inventory.Put("git", callability.ToolEntry{Name: tool, Facts: facts}))
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ type Guard struct {
 
 var _ Client = (*Guard)(nil)
 
-// neverSent are the facts that this gateway does not have. It has no approvals either, which is callability.NoRecord.
+// neverSent are the facts that this gateway does not have. It has no approvals either, which is callability.NoRecord().
 var neverSent = []string{"annotations", "server.label", "tool.label", "agent"}
 
 // New refuses a policy that reads what the gateway never sends: every rule that does so would hold tools back.

@@ -31,7 +31,7 @@ func TestServersAndToolsAreAllowedOrRefusedWithAReason(t *testing.T) {
 			t.Fatal(err)
 		}
 		for tool, denied := range map[string]bool{"log": false, "reset": true} {
-			facts := callability.ToolFacts{ConfigDenied: callability.Known(denied), Approval: callability.NoRecord}
+			facts := callability.ToolFacts{ConfigDenied: callability.Known(denied), Approval: callability.NoRecord()}
 			if err := inventory.Put(name, callability.ToolEntry{Name: tool, Facts: facts}); err != nil {
 				t.Fatal(err)
 			}

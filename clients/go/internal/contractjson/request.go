@@ -99,7 +99,7 @@ func (f ToolFacts) facts() callability.ToolFacts {
 		found.Annotations = &converted
 	}
 	if f.Approval != nil {
-		found.Approval = callability.NoRecord
+		found.Approval = callability.NoRecord()
 		if record := f.Approval.Record; record != nil {
 			disabled := known(record.Disabled)
 			if record.DisabledUnspecified && record.Disabled == nil {

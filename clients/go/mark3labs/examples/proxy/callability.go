@@ -45,7 +45,7 @@ func (g *guard) sync() error {
 
 func factsOf(tool toolRecord) callability.ToolFacts {
 	facts := callability.ToolFacts{
-		ConfigDenied: callability.Known(tool.Denied), Approval: callability.NoRecord,
+		ConfigDenied: callability.Known(tool.Denied), Approval: callability.NoRecord(),
 		Annotations: &callability.Annotations{}, Labels: callability.NoLabels(),
 	}
 	status := map[string]callability.ApprovalStatus{

@@ -107,8 +107,8 @@ func TestTheProxyKeepsEveryLaw(t *testing.T) {
 }
 
 func TestTheDirectListingHasTheCallableToolsAlone(t *testing.T) {
-	open := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord}
-	denied := callability.ToolFacts{ConfigDenied: callability.True, Approval: callability.NoRecord}
+	open := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord()}
+	denied := callability.ToolFacts{ConfigDenied: callability.True, Approval: callability.NoRecord()}
 	_, found := start(t, callabilitytest.Inventory{
 		Policy: shipped.Policy(), Scope: callability.AllServers(),
 		Servers: []callabilitytest.Server{{

@@ -109,7 +109,7 @@ func (s serverConfig) entries(tools []*mcp.Tool) ([]callability.ToolEntry, error
 func (s serverConfig) approval(name string) callability.Approval {
 	record, ok := s.Approvals[name]
 	if !ok {
-		return callability.NoRecord
+		return callability.NoRecord()
 	}
 	status := map[string]callability.ApprovalStatus{
 		"": callability.ApprovalApproved, "approved": callability.ApprovalApproved,

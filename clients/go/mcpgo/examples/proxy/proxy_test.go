@@ -232,7 +232,7 @@ func TestTheProxyAnswersTheVectorsOfTheContract(t *testing.T) {
 func TestArgumentsThatAreNullAreLeftOut(t *testing.T) {
 	called := new(atomic.Int64)
 	facts := callability.ToolFacts{
-		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+		ConfigDenied: callability.False, Approval: callability.NoRecord(), Annotations: &callability.Annotations{},
 	}
 	served := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Scope: callability.AllServers(), Servers: []callabilitytest.Server{{
 		Name:  "files",
@@ -259,7 +259,7 @@ func TestArgumentsThatAreNullAreLeftOut(t *testing.T) {
 func TestTwoToolsWithOneQualifiedNameCostThoseTwo(t *testing.T) {
 	called := &atomic.Int64{}
 	open := callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()}
-	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord}
+	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord()}
 	proxy := agent{connected(t, serving(gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Scope: callability.AllServers(), Servers: []callabilitytest.Server{
 		{Name: "files", Facts: open, Tools: []callabilitytest.Tool{{Name: "text:read", Facts: facts}}},
 		{Name: "files:text", Facts: open, Tools: []callabilitytest.Tool{{Name: "read", Facts: facts}, {Name: "write", Facts: facts}}},

@@ -46,7 +46,7 @@ func approval(message *v1.Approval) callability.Approval {
 	}
 	record := message.GetRecord()
 	if record == nil {
-		return callability.NoRecord
+		return callability.NoRecord()
 	}
 	status := callability.ApprovalUnknown
 	if number := record.GetStatus(); number > 0 && number <= v1.ApprovalStatus_APPROVAL_STATUS_CHANGED {
