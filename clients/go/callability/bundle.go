@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/callability/callability/clients/go/internal/regular"
 )
@@ -35,12 +36,11 @@ type demands struct {
 // TrustKeys accepts only bundles that are signed by one of these keys, which are found by their ids.
 // Keep two keys during a rotation. An empty map accepts no bundle.
 func TrustKeys(keys map[string]ed25519.PublicKey) Option {
-	return func(d *demands) {
-		d.keys = make(map[string]ed25519.PublicKey, len(keys))
-		for id, key := range keys {
-			d.keys[id] = key
-		}
+	trusted := make(map[string]ed25519.PublicKey, len(keys))
+	for id, key := range keys {
+		trusted[id] = slices.Clone(key)
 	}
+	return func(d *demands) { d.keys = trusted }
 }
 
 // NotBefore refuses a bundle whose sequence number is lower. Leave it out to allow a rollback. If it is given several times,

@@ -5,6 +5,39 @@ import (
 	"maps"
 )
 
+func (f ServerFacts) clone() ServerFacts {
+	f.Labels, f.Declared = maps.Clone(f.Labels), maps.Clone(f.Declared)
+	return f
+}
+
+func (f ToolFacts) clone() ToolFacts {
+	f.Labels, f.Declared, f.Annotations = maps.Clone(f.Labels), maps.Clone(f.Declared), f.Annotations.clone()
+	return f
+}
+
+func (f AgentFacts) clone() AgentFacts {
+	f.Labels, f.Declared = maps.Clone(f.Labels), maps.Clone(f.Declared)
+	return f
+}
+
+func (a *Annotations) clone() *Annotations {
+	if a == nil {
+		return nil
+	}
+	return &Annotations{
+		ReadOnly: clonePointer(a.ReadOnly), Destructive: clonePointer(a.Destructive), Idempotent: clonePointer(a.Idempotent),
+		OpenWorld: clonePointer(a.OpenWorld),
+	}
+}
+
+func clonePointer[T any](pointer *T) *T {
+	if pointer == nil {
+		return nil
+	}
+	value := *pointer
+	return &value
+}
+
 // equal reports whether facts are the same: nil labels are unknown, and so no others.
 func (f ServerFacts) equal(other ServerFacts) bool {
 	return f.Enabled == other.Enabled && f.Quarantined == other.Quarantined && equalMaps(f.Labels, other.Labels) &&

@@ -2,7 +2,6 @@ package callability
 
 import (
 	"encoding/binary"
-	"maps"
 	"sync/atomic"
 )
 
@@ -80,7 +79,7 @@ func (n *nameOf) reading(fact *fact) int32 {
 func NewServer(name string, facts ServerFacts) *Server { return newServer(&nameOf{text: name}, facts) }
 
 func newServer(name *nameOf, facts ServerFacts) *Server {
-	facts.Labels, facts.Declared = maps.Clone(facts.Labels), maps.Clone(facts.Declared)
+	facts = facts.clone()
 	return &Server{name, facts, checkItem("server", name.text, false, facts.Labels, facts.Declared)}
 }
 
@@ -92,8 +91,10 @@ func (s *Server) Name() string {
 	return s.name.text
 }
 
-// Facts are what is known of the server. Do not change what they refer to.
-func (s *Server) Facts() ServerFacts {
+// Facts are what is known of the server.
+func (s *Server) Facts() ServerFacts { return s.known().clone() }
+
+func (s *Server) known() ServerFacts {
 	if s == nil {
 		return ServerFacts{}
 	}
@@ -114,11 +115,7 @@ func (s *Server) Tool(name string, facts ToolFacts) *Tool {
 }
 
 func newTool(server *Server, name *nameOf, facts ToolFacts) *Tool {
-	facts.Labels, facts.Declared = maps.Clone(facts.Labels), maps.Clone(facts.Declared)
-	if facts.Annotations != nil {
-		copied := *facts.Annotations
-		facts.Annotations = &copied
-	}
+	facts = facts.clone()
 	err := checkItem("tool", name.text, false, facts.Labels, facts.Declared)
 	return &Tool{server: server, name: name, facts: facts, err: err}
 }
@@ -139,8 +136,10 @@ func (t *Tool) Server() *Server {
 	return t.server
 }
 
-// Facts are what is known of the tool. Do not change what they refer to.
-func (t *Tool) Facts() ToolFacts {
+// Facts are what is known of the tool.
+func (t *Tool) Facts() ToolFacts { return t.known().clone() }
+
+func (t *Tool) known() ToolFacts {
 	if t == nil {
 		return ToolFacts{}
 	}
@@ -158,7 +157,7 @@ func (t *Tool) With(facts ToolFacts) *Tool {
 // On returns a handle of the same tool on a server whose facts have changed.
 func (t *Tool) On(server *Server) *Tool {
 	if t == nil || t.name == nil {
-		return server.Tool("", t.Facts())
+		return server.Tool("", t.known())
 	}
 	return &Tool{server: server, name: t.name, facts: t.facts, err: t.err}
 }
@@ -166,17 +165,17 @@ func (t *Tool) On(server *Server) *Tool {
 // NewAgent returns a handle of an agent that is known. Agents that no rule distinguishes share their judgements, so that a
 // new handle for each request costs next to nothing.
 func NewAgent(facts AgentFacts) *Agent {
-	facts.Labels, facts.Declared = maps.Clone(facts.Labels), maps.Clone(facts.Declared)
+	facts = facts.clone()
 	err := checkItem("agent", facts.Name, true, facts.Labels, facts.Declared)
 	return &Agent{name: nameOf{text: facts.Name}, facts: &facts, err: err}
 }
 
-// Facts are the facts of the agent, and whether it is known. Do not change what they refer to.
+// Facts are the facts of the agent, and whether it is known.
 func (a *Agent) Facts() (AgentFacts, bool) {
 	if a == nil || a.facts == nil {
 		return AgentFacts{}, false
 	}
-	return *a.facts, true
+	return a.facts.clone(), true
 }
 
 func checkItem(what, name string, mayBeEmpty bool, labels Labels, declared Declared) error {

@@ -235,7 +235,7 @@ func (i *Inventory) decide(ctx context.Context, policy *Policy, agent *Agent, sc
 	case 1:
 		found := Decision{Tool: tool.handle, Verdict: policy.Decide(agent, tool.handle)}
 		if !found.Verdict.Callable() {
-			item := Item{Server: tool.server, Tool: tool.tool, Answer: found.Verdict.Answer(), Refusal: tool.refusal}
+			item := Item{Server: tool.server, Tool: tool.tool, Answer: found.Verdict.answer(), Refusal: tool.refusal}
 			found.Rejection = i.Adapter.rejection(&item)
 		}
 		return found, tool.handle
@@ -258,7 +258,7 @@ func (i *Inventory) decideUnlisted(policy *Policy, agent *Agent, scope Scope, na
 		verdict := policy.Decide(agent, judged)
 		status := verdict.Status()
 		if status == StatusServerDisabled || status == StatusServerQuarantined && len(listed.tools) == 0 {
-			item := Item{Server: server, Tool: tool, Answer: verdict.Answer()}
+			item := Item{Server: server, Tool: tool, Answer: verdict.answer()}
 			return Decision{Verdict: verdict, Rejection: i.Adapter.rejection(&item)}, judged
 		}
 	}

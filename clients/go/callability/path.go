@@ -58,6 +58,18 @@ type Change struct {
 	possible       valueSet
 }
 
+func (p Path) clone() Path {
+	p.Steps, p.FindOut = slices.Clone(p.Steps), slices.Clone(p.FindOut)
+	for place := range p.Steps {
+		step := &p.Steps[place]
+		step.Changes = slices.Clone(step.Changes)
+		for number := range step.Changes {
+			step.Changes[number].Wanted = slices.Clone(step.Changes[number].Wanted)
+		}
+	}
+	return p
+}
+
 // path changes, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
 // If that gets stuck, or at unknown facts of which no values help, the diagram says which changes open the status, or that
 // none do: only then is it the policy.

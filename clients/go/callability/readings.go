@@ -34,7 +34,7 @@ func (f *fact) staysUnknown(agent *Agent, tool *Tool) bool {
 		_, sent := declaredOf(f, agent, tool)[f.key]
 		return sent
 	}
-	approval := tool.Facts().Approval
+	approval := tool.known().Approval
 	return f.name == "approval.disabled" && approval.disabled >= Neither || f.name == "approval.status" && approval.status >= ApprovalOther
 }
 
@@ -85,9 +85,9 @@ func (f *fact) nameReading(agent *Agent, tool *Tool) int32 {
 func labelsOf(f *fact, agent *Agent, tool *Tool) Labels {
 	switch {
 	case f.subject == subjectServer:
-		return tool.Server().Facts().Labels
+		return tool.Server().known().Labels
 	case f.subject == subjectTool:
-		return tool.Facts().Labels
+		return tool.known().Labels
 	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
 		return agent.facts.Labels
 	}
@@ -97,9 +97,9 @@ func labelsOf(f *fact, agent *Agent, tool *Tool) Labels {
 func declaredOf(f *fact, agent *Agent, tool *Tool) Declared {
 	switch {
 	case f.subject == subjectServer:
-		return tool.Server().Facts().Declared
+		return tool.Server().known().Declared
 	case f.subject == subjectTool:
-		return tool.Facts().Declared
+		return tool.known().Declared
 	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
 		return agent.facts.Declared
 	}
@@ -110,15 +110,15 @@ func declaredOf(f *fact, agent *Agent, tool *Tool) Declared {
 func fieldText(name string, tool *Tool) string {
 	switch name {
 	case "server.enabled":
-		return boolText(tool.Server().Facts().Enabled)
+		return boolText(tool.Server().known().Enabled)
 	case "server.quarantined":
-		return boolText(tool.Server().Facts().Quarantined)
+		return boolText(tool.Server().known().Quarantined)
 	case "tool.config_denied":
-		return boolText(tool.Facts().ConfigDenied)
+		return boolText(tool.known().ConfigDenied)
 	case "caller.refuses":
-		return boolText(Known(tool.Facts().CallerRefuses))
+		return boolText(Known(tool.known().CallerRefuses))
 	}
-	return toolText(name, tool.Facts())
+	return toolText(name, tool.known())
 }
 
 func toolText(name string, facts ToolFacts) string {

@@ -11,8 +11,10 @@ import (
 
 // Remaining is what still locks the tool once the lock of the verdict is lifted: the path to callable without its first
 // step. It is the zero Path if nothing does, if the verdict is callable or undetermined, if nobody can lift its lock, or if
-// the policy is too large to say. It is found once for each combination of facts; do not change what it refers to.
-func (v Verdict) Remaining() Path {
+// the policy is too large to say. It is found once for each combination of facts.
+func (v Verdict) Remaining() Path { return v.remaining().clone() }
+
+func (v Verdict) remaining() Path {
 	if v.policy == nil || v.number < 0 {
 		return Path{}
 	}

@@ -1,5 +1,7 @@
 package callability
 
+import "maps"
+
 // A Status says why a tool can or cannot be called. Its numbers are those of the contract.
 type Status uint8
 
@@ -185,6 +187,13 @@ func (v Verdict) Err() error {
 // Words are what to say about the verdict: those of its rule where they apply, those of its status otherwise.
 // They are empty for a tool that is callable or has an error.
 func (v Verdict) Words() Words {
+	found := v.words()
+	found.Phrases = maps.Clone(found.Phrases)
+	return found
+}
+
+// words are those of the policy.
+func (v Verdict) words() Words {
 	if v.policy == nil || v.number < 0 {
 		return Words{}
 	}
@@ -213,7 +222,14 @@ type Words struct {
 // decisions.
 func (v Verdict) Answer() Answer {
 	found := v.answerOfMany()
-	found.Remaining = v.Remaining()
+	found.Words, found.Remaining = v.Words(), v.Remaining()
+	return found
+}
+
+// answer refers to words and paths of the policy.
+func (v Verdict) answer() Answer {
+	found := v.answerOfMany()
+	found.Remaining = v.remaining()
 	return found
 }
 
@@ -231,7 +247,7 @@ func (v Verdict) answerOfMany() Answer {
 		Retry:        v.Retry(),
 		WithholdText: v.WithholdText(),
 		Unread:       v.Unread(),
-		Words:        v.Words(),
+		Words:        v.words(),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -77,6 +78,7 @@ func WithToken(token credentials.PerRPCCredentials) Option {
 
 // WithDialOptions adds options of gRPC to each connection, such as the stats handler of an instrumentation.
 func WithDialOptions(options ...grpc.DialOption) Option {
+	options = slices.Clone(options)
 	return func(s *settings) { s.dial = append(s.dial, options...) }
 }
 
@@ -104,7 +106,7 @@ var _ grpc.ClientConnInterface = (*Client)(nil)
 
 // Dial begins to connect to the replicas at some addresses, and to watch their health. It does not wait for them.
 func Dial(addresses []string, options ...Option) (*Client, error) {
-	c := &Client{settings: settings{attempt: defaultAttempt}, addresses: addresses}
+	c := &Client{settings: settings{attempt: defaultAttempt}, addresses: slices.Clone(addresses)}
 	for _, option := range options {
 		option(&c.settings)
 	}
@@ -253,7 +255,7 @@ func outcomeOf(ctx context.Context, err error) string {
 func (c *Client) attempt(ctx context.Context, a attempt, method string, request, reply any, options []grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, c.settings.attempt)
 	defer cancel()
-	return c.channels[a.replica].Invoke(ctx, method, request, reply, append(options, grpc.WaitForReady(a.patient))...)
+	return c.channels[a.replica].Invoke(ctx, method, request, reply, slices.Concat(options, []grpc.CallOption{grpc.WaitForReady(a.patient)})...)
 }
 
 // isFinal reports whether every replica would refuse the caller alike.

@@ -134,6 +134,21 @@ func TestEveryErrorButARefusalOfTheRequestIsErrUnavailable(t *testing.T) {
 	}
 }
 
+func TestTheSlicesOfACallerAreNeitherKeptNorWritten(t *testing.T) {
+	address, _ := refuse(t, codes.InvalidArgument)
+	addresses := []string{address}
+	client := dial(t, addresses...)
+	addresses[0] = "written"
+	if _, has := client.States()[address]; !has {
+		t.Errorf("found the replicas %v", client.States())
+	}
+	options := append(make([]grpc.CallOption, 0, 2), grpc.WaitForReady(true))
+	err := client.Invoke(t.Context(), v1.CallabilityService_CheckTool_FullMethodName, &v1.CheckToolRequest{}, &v1.CheckToolResponse{}, options...)
+	if status.Code(err) != codes.InvalidArgument || options[:2][1] != nil {
+		t.Errorf("found %v and the options %v", err, options[:2])
+	}
+}
+
 func TestTheEndOfACallersContextIsErrUnavailable(t *testing.T) {
 	address, _ := refuse(t, codes.Internal)
 	client := dial(t, address)
