@@ -1,6 +1,10 @@
 package callability
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/callability/callability/clients/go/internal/enum"
+)
 
 // A Truth is the value of a condition in Kleene's three-valued logic.
 type Truth uint8
@@ -15,7 +19,13 @@ const (
 
 var truthNames = [...]string{"unspecified", "true", "false", "undetermined"}
 
-func (t Truth) String() string { return nameIn(truthNames[:], int(t)) }
+func (t Truth) String() string { return enum.Name(t, truthNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (t Truth) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (t *Truth) UnmarshalText(text []byte) error { return enum.Parse(t, text, truthNames[:]) }
 
 func (t Truth) negated() Truth {
 	switch t {

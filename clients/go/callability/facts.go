@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/callability/callability/clients/go/internal/enum"
 )
 
 // A Bool is true, false or unknown, which is its zero value: a fact that nobody set locks.
@@ -18,6 +20,16 @@ const (
 	// corrects it.
 	Neither
 )
+
+var boolNames = [...]string{"unknown", "false", "true", "neither"}
+
+func (b Bool) String() string { return enum.Name(b, boolNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (b Bool) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (b *Bool) UnmarshalText(text []byte) error { return enum.Parse(b, text, boolNames[:]) }
 
 // Known returns the Bool of a value that could be read.
 func Known(value bool) Bool {
@@ -86,6 +98,18 @@ const (
 	ApprovalOther
 )
 
+var approvalNames = [...]string{"unknown", "approved", "pending", "changed", "other"}
+
+func (s ApprovalStatus) String() string { return enum.Name(s, approvalNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (s ApprovalStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (s *ApprovalStatus) UnmarshalText(text []byte) error {
+	return enum.Parse(s, text, approvalNames[:])
+}
+
 // An Approval is what was read about the approval of a tool. The zero value is unreadable.
 type Approval struct {
 	kind     uint8
@@ -121,8 +145,8 @@ func (a Approval) text() (disabled, status string) {
 	case approvalNone:
 		return "false", "none"
 	case approvalRecord:
-		if a.status <= ApprovalChanged {
-			status = [...]string{"", "approved", "pending", "changed"}[a.status]
+		if ApprovalUnknown < a.status && a.status < ApprovalOther {
+			status = a.status.String()
 		}
 		return boolText(a.disabled), status
 	}

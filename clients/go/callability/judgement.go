@@ -2,6 +2,7 @@ package callability
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -226,7 +227,7 @@ func (j *Judgement) tool(name string) *judged {
 }
 
 // Counts is the JSON object with the counts of each server that has a tool that is not callable (FR-010).
-func (j *Judgement) Counts() []byte {
+func (j *Judgement) Counts() json.RawMessage {
 	var found wording.Object
 	for _, each := range j.CountsByServer() {
 		found.Encoded(each.Server, each.JSON())
@@ -252,8 +253,11 @@ var countOrder = [...]Status{
 	StatusDisabledByConfig, StatusDisabledByUser, StatusPendingApproval, StatusServerDisabled, StatusServerQuarantined, StatusDisabledUnknown,
 }
 
+// MarshalJSON returns what JSON does.
+func (c ServerCounts) MarshalJSON() ([]byte, error) { return c.JSON(), nil }
+
 // JSON is the `tools` block of the server in a list of servers.
-func (c ServerCounts) JSON() []byte {
+func (c ServerCounts) JSON() json.RawMessage {
 	var found wording.Object
 	found.Number("callable", c.counts[StatusCallable])
 	for _, status := range countOrder {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/callability/callability/clients/go/internal/enum"
 )
 
 // A PathEnd says what a path leads to. Its numbers are those of the contract.
@@ -26,7 +28,27 @@ const PathEndLater PathEnd = math.MaxUint8
 
 var pathEndNames = [...]string{"unspecified", "callable", "policy_change", "find_out"}
 
-func (e PathEnd) String() string { return nameIn(pathEndNames[:], int(e)) }
+const laterName = "later"
+
+// String is the word of the end; "later" for [PathEndLater].
+func (e PathEnd) String() string {
+	if e == PathEndLater {
+		return laterName
+	}
+	return enum.Name(e, pathEndNames[:])
+}
+
+// MarshalText returns the word that String returns.
+func (e PathEnd) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (e *PathEnd) UnmarshalText(text []byte) error {
+	if string(text) == laterName {
+		*e = PathEndLater
+		return nil
+	}
+	return enum.Parse(e, text, pathEndNames[:])
+}
 
 // A Path is what would have to change, in order, for a tool to become callable.
 type Path struct {

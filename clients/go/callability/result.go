@@ -16,9 +16,11 @@ type Result struct {
 	IsError bool
 }
 
-// JSON writes the result to the byte as docs/adapter.md specifies. It is no json.Marshaler: encoding/json would escape some
-// characters of what that returns.
-func (r Result) JSON() []byte {
+// MarshalJSON returns what JSON does. A [json.Encoder] escapes some characters of it, unless SetEscapeHTML(false) was called.
+func (r Result) MarshalJSON() ([]byte, error) { return r.JSON(), nil }
+
+// JSON writes the result to the byte as the specification of adapters has it.
+func (r Result) JSON() json.RawMessage {
 	var block, found wording.Object
 	block.Text("type", "text")
 	block.Text("text", r.Text)

@@ -1,6 +1,10 @@
 package callability
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/callability/callability/clients/go/internal/enum"
+)
 
 // A Status says why a tool can or cannot be called. Its numbers are those of the contract.
 type Status uint8
@@ -28,7 +32,13 @@ const (
 var statusNames = [...]string{"unspecified", "server_disabled", "disabled_by_config", "server_quarantined",
 	"disabled_by_user", "pending_approval", "disabled_unknown", "callable"}
 
-func (s Status) String() string { return nameIn(statusNames[:], int(s)) }
+func (s Status) String() string { return enum.Name(s, statusNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (s *Status) UnmarshalText(text []byte) error { return enum.Parse(s, text, statusNames[:]) }
 
 // statusOf is a status by its number in the contract; StatusUnspecified for one of a later version.
 func statusOf(number int32) Status {
@@ -54,7 +64,13 @@ const (
 
 var liftedByNames = [...]string{"unspecified", "user", "operator", "undetermined", "none"}
 
-func (l LiftedBy) String() string { return nameIn(liftedByNames[:], int(l)) }
+func (l LiftedBy) String() string { return enum.Name(l, liftedByNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (l LiftedBy) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (l *LiftedBy) UnmarshalText(text []byte) error { return enum.Parse(l, text, liftedByNames[:]) }
 
 // Retry says when the same call may succeed without a change.
 type Retry uint8
@@ -72,14 +88,13 @@ const (
 
 var retryNames = [...]string{"unspecified", "never", "later", "now"}
 
-func (r Retry) String() string { return nameIn(retryNames[:], int(r)) }
+func (r Retry) String() string { return enum.Name(r, retryNames[:]) }
 
-func nameIn(names []string, number int) string {
-	if number >= len(names) {
-		return names[0]
-	}
-	return names[number]
-}
+// MarshalText returns the word that String returns.
+func (r Retry) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (r *Retry) UnmarshalText(text []byte) error { return enum.Parse(r, text, retryNames[:]) }
 
 // A Verdict is the answer about one tool. The zero Verdict is no answer: the tool is not callable, and its text withheld.
 type Verdict struct {

@@ -1,6 +1,10 @@
 package outcome
 
-import "github.com/callability/callability/clients/go/callability"
+import (
+	"github.com/callability/callability/clients/go/callability"
+
+	"github.com/callability/callability/clients/go/internal/enum"
+)
 
 // EnableCredentials says whether every variable that the entry of a server needs is set. Its numbers are those of the
 // contract; the zero value is unknown.
@@ -15,7 +19,15 @@ const (
 
 var credentialsNames = [...]string{"unknown", "complete", "missing"}
 
-func (c EnableCredentials) String() string { return nameOf(credentialsNames[:], int(c)) }
+func (c EnableCredentials) String() string { return enum.Name(c, credentialsNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (c EnableCredentials) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (c *EnableCredentials) UnmarshalText(text []byte) error {
+	return enum.Parse(c, text, credentialsNames[:])
+}
 
 // An EnableAuthorization says how the request to authorize the connection ended. Its numbers are those of the contract; the
 // zero value is unknown.
@@ -34,7 +46,15 @@ const (
 
 var authorizationNames = [...]string{"unknown", "not_needed", "granted", "declined", "no_dialog", "unanswered"}
 
-func (a EnableAuthorization) String() string { return nameOf(authorizationNames[:], int(a)) }
+func (a EnableAuthorization) String() string { return enum.Name(a, authorizationNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (a EnableAuthorization) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (a *EnableAuthorization) UnmarshalText(text []byte) error {
+	return enum.Parse(a, text, authorizationNames[:])
+}
 
 // An EnableEnd says how the attempt to connect ended. Its numbers are those of the contract; the zero value is unknown.
 type EnableEnd uint8
@@ -50,7 +70,13 @@ const (
 
 var endNames = [...]string{"unknown", "connected", "cancelled", "failed"}
 
-func (e EnableEnd) String() string { return nameOf(endNames[:], int(e)) }
+func (e EnableEnd) String() string { return enum.Name(e, endNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (e EnableEnd) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (e *EnableEnd) UnmarshalText(text []byte) error { return enum.Parse(e, text, endNames[:]) }
 
 // EnableFacts are what a proxy knows after an enable has ended. In the zero value all is unknown; facts that only rules
 // below the deciding one read may be left out.

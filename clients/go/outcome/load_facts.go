@@ -3,6 +3,8 @@ package outcome
 import (
 	"slices"
 	"strconv"
+
+	"github.com/callability/callability/clients/go/internal/enum"
 )
 
 // A LoadPhase is the phase in which a load ended. Its numbers are those of the contract; the zero value is unknown.
@@ -22,7 +24,13 @@ const (
 
 var phaseNames = [...]string{"unknown", "config", "resolve", "connect", "tls", "request", "response", "list"}
 
-func (p LoadPhase) String() string { return nameOf(phaseNames[:], int(p)) }
+func (p LoadPhase) String() string { return enum.Name(p, phaseNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (p LoadPhase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (p *LoadPhase) UnmarshalText(text []byte) error { return enum.Parse(p, text, phaseNames[:]) }
 
 // A LoadFailure is what ended a load. Its numbers are those of the contract; the zero value is unknown.
 type LoadFailure uint8
@@ -48,7 +56,13 @@ const (
 var failureNames = [...]string{"unknown", "none", "timeout", "refused", "reset", "closed", "name_not_found", "tls",
 	"bad_config", "missing_command", "exited", "not_mcp", "http_status", "other"}
 
-func (f LoadFailure) String() string { return nameOf(failureNames[:], int(f)) }
+func (f LoadFailure) String() string { return enum.Name(f, failureNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (f LoadFailure) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (f *LoadFailure) UnmarshalText(text []byte) error { return enum.Parse(f, text, failureNames[:]) }
 
 // failurePhases are the phases in which a failure can happen.
 var failurePhases = [...][]LoadPhase{

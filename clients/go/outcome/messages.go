@@ -9,15 +9,9 @@ import (
 	"strings"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/internal/enum"
 	"github.com/callability/callability/clients/go/internal/wording"
 )
-
-func nameOf(names []string, number int) string {
-	if number >= len(names) {
-		return names[0]
-	}
-	return names[number]
-}
 
 // A LoadStatus says how loading the tools of a server ended. Its numbers are those of the contract.
 type LoadStatus uint8
@@ -33,7 +27,13 @@ const (
 
 var loadNames = [...]string{"unspecified", "available", "transient", "denied", "permanent"}
 
-func (s LoadStatus) String() string { return nameOf(loadNames[:], int(s)) }
+func (s LoadStatus) String() string { return enum.Name(s, loadNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (s LoadStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (s *LoadStatus) UnmarshalText(text []byte) error { return enum.Parse(s, text, loadNames[:]) }
 
 func (s LoadStatus) known() bool { return LoadAvailable <= s && s <= LoadPermanent }
 
@@ -56,7 +56,13 @@ const (
 var enableNames = [...]string{"unspecified", "unknown_server", "already_enabled", "missing_credentials", "enabled",
 	"declined", "authorization_required", "cancelled", "connect_failed"}
 
-func (s EnableStatus) String() string { return nameOf(enableNames[:], int(s)) }
+func (s EnableStatus) String() string { return enum.Name(s, enableNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (s EnableStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (s *EnableStatus) UnmarshalText(text []byte) error { return enum.Parse(s, text, enableNames[:]) }
 
 func (s EnableStatus) known() bool { return EnableUnknownServer <= s && s <= EnableConnectFailed }
 
@@ -74,7 +80,13 @@ const (
 
 var entryNames = [...]string{"unspecified", "none", "kept", "rolled_back"}
 
-func (e EnableEntry) String() string { return nameOf(entryNames[:], int(e)) }
+func (e EnableEntry) String() string { return enum.Name(e, entryNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (e EnableEntry) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (e *EnableEntry) UnmarshalText(text []byte) error { return enum.Parse(e, text, entryNames[:]) }
 
 // A LoadAnswer is what was decided about a load. The zero LoadAnswer counts as permanent.
 type LoadAnswer struct {

@@ -82,9 +82,9 @@ type enableFacts struct {
 	DialogExpired *bool  `json:"dialogExpired,omitempty"`
 }
 
-// enumName is the name of a value in the contract; empty for one that is not known.
+// enumName is the name of a value in the contract; empty for one that is not known, such as a number without a word.
 func enumName(prefix, name string) string {
-	if name == "unknown" || name == "unspecified" {
+	if name == "unknown" || name == "unspecified" || strings.HasSuffix(name, ")") {
 		return ""
 	}
 	return prefix + strings.ToUpper(name)

@@ -3,6 +3,8 @@ package remote
 import (
 	"sync"
 	"time"
+
+	"github.com/callability/callability/clients/go/internal/enum"
 )
 
 // A ReplicaState is what is known of a replica.
@@ -17,9 +19,15 @@ const (
 	ReplicaSuspect
 )
 
-func (s ReplicaState) String() string {
-	return [...]string{"unknown", "serving", "down", "suspect"}[min(s, ReplicaSuspect)]
-}
+var replicaNames = [...]string{"unknown", "serving", "down", "suspect"}
+
+func (s ReplicaState) String() string { return enum.Name(s, replicaNames[:]) }
+
+// MarshalText returns the word that String returns.
+func (s ReplicaState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a word that String returns. A number of a later version is an error.
+func (s *ReplicaState) UnmarshalText(text []byte) error { return enum.Parse(s, text, replicaNames[:]) }
 
 func (s ReplicaState) usable() bool { return s == ReplicaUnknown || s == ReplicaServing }
 

@@ -23,20 +23,20 @@ import (
 )
 
 type answer struct {
-	Status       callability.Status   `json:"status"`
-	Rule         string               `json:"rule"`
-	Undetermined bool                 `json:"undetermined"`
-	LiftedBy     callability.LiftedBy `json:"lifted_by"`
-	Retry        callability.Retry    `json:"retry"`
-	Withheld     bool                 `json:"withhold_text"`
-	Unread       []string             `json:"unread"`
-	Words        []any                `json:"words"`
-	Facts        [][]string           `json:"facts"`
-	Trials       []any                `json:"trials"`
-	Steps        []any                `json:"steps"`
-	End          callability.PathEnd  `json:"end"`
-	FindOut      []string             `json:"find_out"`
-	Remaining    []any                `json:"remaining"`
+	Status       uint8      `json:"status"`
+	Rule         string     `json:"rule"`
+	Undetermined bool       `json:"undetermined"`
+	LiftedBy     uint8      `json:"lifted_by"`
+	Retry        uint8      `json:"retry"`
+	Withheld     bool       `json:"withhold_text"`
+	Unread       []string   `json:"unread"`
+	Words        []any      `json:"words"`
+	Facts        [][]string `json:"facts"`
+	Trials       []any      `json:"trials"`
+	Steps        []any      `json:"steps"`
+	End          uint8      `json:"end"`
+	FindOut      []string   `json:"find_out"`
+	Remaining    []any      `json:"remaining"`
 }
 
 func main() {
@@ -104,7 +104,11 @@ var calls = map[string]func(*callability.Policy, []byte) (any, error){
 		if recorder != nil {
 			recorder.RecordLoad(policy, "s", request.Load(), answer)
 		}
-		return answer, nil
+		return map[string]any{
+			"Status": uint8(answer.Status), "Rule": answer.Rule, "Undetermined": answer.Undetermined,
+			"LiftedBy": uint8(answer.LiftedBy), "Retry": uint8(answer.Retry),
+			"WordsStatus": uint8(answer.WordsStatus), "Message": answer.Message,
+		}, nil
 	},
 	"ClassifyEnable": func(policy *callability.Policy, line []byte) (any, error) {
 		request, err := contractjson.ParseEnable(line)
@@ -115,23 +119,28 @@ var calls = map[string]func(*callability.Policy, []byte) (any, error){
 		if recorder != nil {
 			recorder.RecordEnable(policy, nil, "s", request.Enable(), answer)
 		}
-		return answer, nil
+		return map[string]any{
+			"Status": uint8(answer.Status), "Rule": answer.Rule, "Undetermined": answer.Undetermined,
+			"LiftedBy": uint8(answer.LiftedBy), "Retry": uint8(answer.Retry), "Entry": uint8(answer.Entry),
+			"Error": answer.Error, "ToolsChanged": answer.ToolsChanged,
+			"WordsStatus": uint8(answer.WordsStatus), "Message": answer.Message,
+		}, nil
 	},
 }
 
 func answerOf(e callability.Explanation) answer {
 	verdict, words := e.Verdict, e.Verdict.Words()
 	found := answer{
-		Status: verdict.Status(), Rule: verdict.Rule(), Undetermined: verdict.Undetermined(), LiftedBy: verdict.LiftedBy(),
-		Retry: verdict.Retry(), Withheld: verdict.WithholdText(), Unread: verdict.Unread(), Facts: pairs(e.Facts),
-		Words: []any{words.Status, words.Rule, words.Remediation, words.Rejection},
-		Steps: steps(e.Path), End: e.Path.End, FindOut: e.Path.FindOut,
+		Status: uint8(verdict.Status()), Rule: verdict.Rule(), Undetermined: verdict.Undetermined(), LiftedBy: uint8(verdict.LiftedBy()),
+		Retry: uint8(verdict.Retry()), Withheld: verdict.WithholdText(), Unread: verdict.Unread(), Facts: pairs(e.Facts),
+		Words: []any{uint8(words.Status), words.Rule, words.Remediation, words.Rejection},
+		Steps: steps(e.Path), End: uint8(e.Path.End), FindOut: e.Path.FindOut,
 	}
 	if remaining := verdict.Remaining(); len(remaining.Steps) > 0 || remaining.End != callability.PathEndUnspecified {
-		found.Remaining = []any{steps(remaining), remaining.End, append([]string{}, remaining.FindOut...)}
+		found.Remaining = []any{steps(remaining), uint8(remaining.End), append([]string{}, remaining.FindOut...)}
 	}
 	for _, trial := range e.Trials {
-		found.Trials = append(found.Trials, []any{trial.Rule, trial.Status, trial.Truth, pairs(trial.Reads), trial.Why})
+		found.Trials = append(found.Trials, []any{trial.Rule, uint8(trial.Status), uint8(trial.Truth), pairs(trial.Reads), trial.Why})
 	}
 	return found
 }
@@ -141,9 +150,9 @@ func steps(path callability.Path) []any {
 	for _, step := range path.Steps {
 		changes := []any{}
 		for _, c := range step.Changes {
-			changes = append(changes, []any{c.Fact, c.Current, c.Wanted, c.ChangedBy, c.Action, c.Phrase})
+			changes = append(changes, []any{c.Fact, c.Current, c.Wanted, uint8(c.ChangedBy), c.Action, c.Phrase})
 		}
-		found = append(found, []any{step.Rule, step.Status, changes})
+		found = append(found, []any{step.Rule, uint8(step.Status), changes})
 	}
 	return found
 }
