@@ -182,9 +182,6 @@ func (a *Annotations) hints() (readOnly, destructive, idempotent, openWorld stri
 	return "false", given(a.Destructive, true), given(a.Idempotent, false), openWorld
 }
 
-// ErrItem is the sentinel of every ItemError.
-var ErrItem = errors.New("callability: the item cannot be judged")
-
 // ErrNoPolicy says that there was no policy to decide by.
 var ErrNoPolicy = errors.New("callability: there is no policy")
 
@@ -197,9 +194,6 @@ type ItemError struct {
 }
 
 func (e *ItemError) Error() string { return fmt.Sprintf("callability: %s [%s]", e.Message, e.Reason) }
-
-// Is reports whether the target is ErrItem.
-func (e *ItemError) Is(target error) bool { return target == ErrItem }
 
 var errImpossible = &ItemError{"FACTS_IMPOSSIBLE", "the facts cannot occur together under this policy"}
 

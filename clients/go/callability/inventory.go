@@ -48,7 +48,26 @@ var ErrDuplicateTool = errors.New("callability: two tools have the same qualifie
 // ErrMalformedText says that a schema or annotations are not JSON.
 var ErrMalformedText = errors.New("callability: the text of a tool is not JSON")
 
-// PutServer adds a server, or replaces the facts of one that is there. Its tools stay. An error is an *ItemError that says
+// An EntryError says what is wrong with a tool or a server of an inventory. It wraps an *[ItemError], for which the tool, or
+// every tool of the server, is held back; [ErrDuplicateTool], for which both tools are left out of what agents see; or
+// [ErrMalformedText], for which the tool has no schema or annotations.
+type EntryError struct {
+	// Server and Tool are names. Tool is empty if the error is about the server.
+	Server, Tool string
+	Err          error
+}
+
+func (e *EntryError) Error() string {
+	at := "server " + wording.Quoted(e.Server)
+	if e.Tool != "" {
+		at = "tool " + wording.Quoted(e.Tool) + " of " + at
+	}
+	return at + ": " + e.Err.Error()
+}
+
+func (e *EntryError) Unwrap() error { return e.Err }
+
+// PutServer adds a server, or replaces the facts of one that is there. Its tools stay. An error is an *[EntryError] that says
 // why its tools are held back.
 func (i *Inventory) PutServer(name string, facts ServerFacts) error {
 	after := i.update(name, func(before *listedServer) *listedServer {
@@ -57,7 +76,10 @@ func (i *Inventory) PutServer(name string, facts ServerFacts) error {
 		}
 		return before.withFacts(facts)
 	})
-	return after.server(name).handle.wrong()
+	if err := after.server(name).handle.err; err != nil {
+		return &EntryError{Server: name, Err: err}
+	}
+	return nil
 }
 
 // RemoveServer removes a server with its tools.
@@ -66,18 +88,18 @@ func (i *Inventory) RemoveServer(name string) {
 }
 
 // Put adds a tool of a server, or replaces it. Nothing is known of a server that was not put. The tool is there in any case,
-// and an error says what is wrong with it: an *ItemError, for which it is held back; ErrDuplicateTool, for which both tools
-// are left out of what agents see; or ErrMalformedText, for which it has no schema or annotations.
+// and an error joins what is wrong with it: each is an *[EntryError].
 func (i *Inventory) Put(server string, tool ToolEntry) error {
 	text, err := tool.Text.checked()
 	after := i.update(server, func(before *listedServer) *listedServer {
 		before = orUnknown(before, server)
 		return before.with(before.listed(i.Adapter, tool, text))
 	})
+	wrong := after.wrong(i.Adapter, server, tool.Name)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", toolAt(server, tool.Name), err)
+		wrong = append(wrong, &EntryError{server, tool.Name, err})
 	}
-	return errors.Join(err, after.wrong(i.Adapter, server, tool.Name))
+	return errors.Join(wrong...)
 }
 
 // Replace replaces all tools of a server. What is equal to what was there is not decided again. An error joins those of Put
@@ -88,10 +110,10 @@ func (i *Inventory) Replace(server string, tools []ToolEntry) error {
 	for place, tool := range tools {
 		var err error
 		if texts[place], err = tool.Text.checked(); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %w", toolAt(server, tool.Name), err))
+			wrong = append(wrong, &EntryError{server, tool.Name, err})
 		}
 		if _, again := last[tool.Name]; again {
-			wrong = append(wrong, fmt.Errorf("%w: %s is listed twice", ErrDuplicateTool, toolAt(server, tool.Name)))
+			wrong = append(wrong, &EntryError{server, tool.Name, fmt.Errorf("%w: it is listed twice", ErrDuplicateTool)})
 		}
 		last[tool.Name] = place
 	}
@@ -105,8 +127,10 @@ func (i *Inventory) Replace(server string, tools []ToolEntry) error {
 		}
 		return before.withTools(every)
 	})
-	for name := range last {
-		wrong = append(wrong, after.wrong(i.Adapter, server, name))
+	for place, tool := range tools {
+		if last[tool.Name] == place {
+			wrong = append(wrong, after.wrong(i.Adapter, server, tool.Name)...)
+		}
 	}
 	return errors.Join(wrong...)
 }
@@ -266,17 +290,6 @@ func (i *Inventory) decideUnlisted(policy *Policy, agent *Agent, scope Scope, na
 }
 
 func rejected(result Result) Decision { return Decision{Rejection: &result} }
-
-func (s *Server) wrong() error {
-	if s.err == nil {
-		return nil
-	}
-	return fmt.Errorf("server %s: %w", wording.Quoted(s.Name()), s.err)
-}
-
-func toolAt(server, tool string) string {
-	return "tool " + wording.Quoted(tool) + " of server " + wording.Quoted(server)
-}
 
 // checked returns what is known of a text, nil if nothing is, and what of it is left out as malformed.
 func (t ToolText) checked() (*ToolText, error) {

@@ -241,6 +241,53 @@ func TestASchemaTakesMemoryByItsSizeHoweverDeepItIsNested(t *testing.T) {
 	}
 }
 
+func TestEachErrorOfAnInventoryNamesItsServerAndTool(t *testing.T) {
+	var inventory callability.Inventory
+	long, malformed := strings.Repeat("x", 513), callability.ToolText{InputSchema: []byte("{")}
+	facts := callability.ToolFacts{Labels: callability.Labels{"": "v"}}
+	put := func(server string, entries ...callability.ToolEntry) error {
+		if len(entries) == 1 {
+			return inventory.Put(server, entries[0])
+		}
+		return inventory.Replace(server, entries)
+	}
+	for what, each := range map[string]struct {
+		err    error
+		wanted []callability.EntryError
+	}{
+		"a server":         {inventory.PutServer(long, openServer), []callability.EntryError{{Server: long}}},
+		"a tool":           {put("git", callability.ToolEntry{Name: "a", Facts: facts, Text: malformed}), []callability.EntryError{{Server: "git", Tool: "a"}, {Server: "git", Tool: "a"}}},
+		"a tool of it":     {put(long, entry("a", openTool)), []callability.EntryError{{Server: long, Tool: "a"}}},
+		"tools":            {put("files", callability.ToolEntry{Name: "c", Text: malformed}, entry("b", openTool), entry("b", facts)), []callability.EntryError{{Server: "files", Tool: "c"}, {Server: "files", Tool: "b"}, {Server: "files", Tool: "b"}}},
+		"a qualified name": {errors.Join(put("x", entry("y:z", openTool)), put("x:y", entry("z", openTool))), []callability.EntryError{{Server: "x:y", Tool: "z"}}},
+	} {
+		var found []callability.EntryError
+		for _, err := range parts(each.err) {
+			var entry *callability.EntryError
+			if !errors.As(err, &entry) || entry.Err == nil {
+				t.Fatalf("%s: found %v", what, err)
+			}
+			found = append(found, callability.EntryError{Server: entry.Server, Tool: entry.Tool})
+		}
+		if !slices.Equal(found, each.wanted) {
+			t.Errorf("%s: found %v, wanted %v", what, found, each.wanted)
+		}
+	}
+}
+
+// parts are the errors that an error joins.
+func parts(err error) []error {
+	joined, is := err.(interface{ Unwrap() []error })
+	if !is {
+		return []error{err}
+	}
+	var found []error
+	for _, each := range joined.Unwrap() {
+		found = append(found, parts(each)...)
+	}
+	return found
+}
+
 func TestOneBadItemIsOneBadItem(t *testing.T) {
 	var inventory callability.Inventory
 	described := func(name, schema string) callability.ToolEntry {
@@ -259,13 +306,13 @@ func TestOneBadItemIsOneBadItem(t *testing.T) {
 	})
 	for _, wanted := range []string{
 		`tool "cut" of server "git"`, `tool "two" of server "git"`, `tool "deep" of server "git"`, `[NAME_EMPTY]`,
-		`tool "again" of server "git" is listed twice`,
+		`tool "again" of server "git": callability: two tools have the same qualified name: it is listed twice`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), wanted) {
 			t.Errorf("found %.2000v, wanted %s", err, wanted)
 		}
 	}
-	for _, each := range []error{callability.ErrMalformedText, callability.ErrItem, callability.ErrDuplicateTool} {
+	for _, each := range []error{callability.ErrMalformedText, callability.ErrDuplicateTool} {
 		if !errors.Is(err, each) {
 			t.Errorf("%v is not reported", each)
 		}

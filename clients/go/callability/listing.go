@@ -2,8 +2,6 @@ package callability
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -201,24 +199,24 @@ func (l *listing) duplicates(adapter Adapter, scope Scope) map[*listedTool]bool 
 	return found
 }
 
-// wrong says what is wrong with a tool; nil if nothing is.
-func (l *listing) wrong(adapter Adapter, server, tool string) error {
+// wrong says what is wrong with a tool.
+func (l *listing) wrong(adapter Adapter, server, tool string) []error {
 	listed := l.server(server)
 	found := listed.tool(tool)
 	if found == nil {
 		return nil
 	}
 	var wrong []error
-	if found.handle.err != nil {
-		wrong = append(wrong, fmt.Errorf("%s: %w", toolAt(server, tool), found.handle.err))
+	if err := found.handle.err; err != nil {
+		wrong = append(wrong, &EntryError{server, tool, err})
 	}
-	if listed.handle.err != nil {
-		wrong = append(wrong, listed.handle.wrong())
+	if err := listed.handle.err; err != nil {
+		wrong = append(wrong, &EntryError{server, tool, err})
 	}
 	if _, count := l.find(adapter, AllServers(), found.name); count > 1 {
-		wrong = append(wrong, fmt.Errorf("%w: %s", ErrDuplicateTool, toolAt(server, tool)))
+		wrong = append(wrong, &EntryError{server, tool, ErrDuplicateTool})
 	}
-	return errors.Join(wrong...)
+	return wrong
 }
 
 // orUnknown is the server, or one of which nothing is known.

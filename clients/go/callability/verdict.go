@@ -184,7 +184,8 @@ func (v Verdict) eachUnread(visit func(fact int32)) {
 // Revision is the revision of the policy that decided; empty without a policy.
 func (v Verdict) Revision() string { return v.policy.Revision() }
 
-// Err says what is wrong with the tool, its server or the agent, if it could not be judged. See ItemError.
+// Err says what is wrong with the tool, its server or the agent, if it could not be judged: an *[ItemError], or
+// [ErrNoPolicy].
 func (v Verdict) Err() error {
 	switch {
 	case v.policy == nil:

@@ -4,11 +4,12 @@ package records
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
 // errSystem is why there are no records: no file there is its user's alone by its mode.
-var errSystem = errors.New("records: they need Linux, macOS or BSD, where a directory is one user's alone by its mode")
+var errSystem = fmt.Errorf("records: %w: they need Linux, macOS or BSD, where a directory is one user's alone by its mode", errors.ErrUnsupported)
 
 func checkDirectory(string) error { return errSystem }
 

@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"math"
 	"strings"
 	"time"
@@ -48,7 +49,8 @@ type Recorder struct {
 }
 
 // Open returns a Recorder that writes to a directory, which is made if its parent is there. An error says why records cannot
-// go there: it belongs to another user, is open to others, or cannot be used. Close the Recorder at the end.
+// go there: it belongs to another user, is open to others, or cannot be used; on a system where no directory is one user's
+// alone by its mode, it wraps [errors.ErrUnsupported]. Close the Recorder at the end.
 func Open(directory string, options Options) (*Recorder, error) {
 	if options.MaxBytes <= 0 {
 		options.MaxBytes = 1 << 30
@@ -75,8 +77,11 @@ func (r *Recorder) Dropped() uint64 { return r.writer.dropped.Load() }
 // Written is how many records were written.
 func (r *Recorder) Written() uint64 { return r.writer.written.Load() }
 
-// Close writes what waits, for at most two seconds. Nothing may be recorded afterwards.
-func (r *Recorder) Close() { r.writer.close() }
+// Close writes what waits, for at most two seconds. What is recorded afterwards is lost. An error says that the last block is
+// lost, or not written in time.
+func (r *Recorder) Close() error { return r.writer.close() }
+
+var _ io.Closer = (*Recorder)(nil)
 
 // A decision is a line without the members that every record has; they are in the order in which Python writes them.
 type decision struct {

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -37,9 +38,11 @@ type writer struct {
 	runs    bool
 	closed  bool
 
-	// Only the goroutine uses these.
+	// Only the goroutine uses these, until it is done.
 	number   int
 	reported time.Time
+	// failed is why the last block could not be written.
+	failed error
 }
 
 func newWriter(directory string, options Options) *writer {
@@ -75,20 +78,23 @@ func (w *writer) run() {
 	}
 }
 
-func (w *writer) close() {
+func (w *writer) close() error {
 	w.mutex.Lock()
-	if w.closed {
-		w.mutex.Unlock()
-		return
+	if !w.closed {
+		w.closed = true
+		w.run()
+		close(w.stop)
 	}
-	w.closed = true
-	w.run()
 	w.mutex.Unlock()
-	close(w.stop)
 	select {
 	case <-w.done:
 	case <-time.After(stopping):
+		return fmt.Errorf("records: the last block is not written after %s", stopping)
 	}
+	if w.failed != nil {
+		return fmt.Errorf("records: the last block is lost: %w", w.failed)
+	}
+	return nil
 }
 
 func (w *writer) writeAll() {
@@ -120,9 +126,9 @@ func (w *writer) writeBlock() {
 			w.number++
 			block = appendLine(block, w.number, line)
 		}
-		if err := w.files.write(block); err != nil {
+		if w.failed = w.files.write(block); w.failed != nil {
 			w.dropped.Add(uint64(len(lines)))
-			w.report(err.Error(), len(lines))
+			w.report(w.failed.Error(), len(lines))
 		} else {
 			w.written.Add(uint64(len(lines)))
 		}
@@ -150,6 +156,7 @@ func (w *writer) end() {
 	}{"end", time.Now().UTC().Format(timeLayout), w.written.Load(), w.dropped.Load()})
 	if err := w.files.write(appendLine(nil, w.number, line)); err != nil {
 		w.report(err.Error(), 1)
+		w.failed = cmp.Or(w.failed, err)
 	}
 	w.files.close()
 }

@@ -46,16 +46,15 @@ func main() {
 	}
 }
 
-func run(arguments []string, in io.Reader, out io.Writer) error {
+func run(arguments []string, in io.Reader, out io.Writer) (err error) {
 	if len(arguments) < 2 || len(arguments) > 3 || calls[arguments[1]] == nil {
 		return errors.New("usage: replay BUNDLE ExplainTool|ClassifyLoad|ClassifyEnable [DIRECTORY] < requests")
 	}
 	if len(arguments) == 3 {
-		var err error
 		if recorder, err = records.Open(arguments[2], records.Options{All: true}); err != nil {
 			return err
 		}
-		defer recorder.Close()
+		defer func() { err = errors.Join(err, recorder.Close()) }()
 	}
 	policy, err := callability.ReadPolicyFile(arguments[0])
 	if err != nil {
