@@ -11,13 +11,13 @@ import (
 	"unicode"
 )
 
-// Limits are how many tools a discovery answer has. A limit that is 0 has the default of docs/adapter.md.
+// Limits are how many tools a discovery answer has. A limit that is not positive has its default.
 type Limits struct {
-	// Default is how many callable tools there are if the call gives no limit; DefaultLimit.
+	// Default is how many callable tools there are if the call gives no limit; by default [DefaultLimit].
 	Default int
-	// Max is the largest limit of a call; MaxLimit.
+	// Max is the largest limit of a call; by default [MaxLimit].
 	Max int
-	// Locked is how many locked tools there are at most; MaxLocked.
+	// Locked is how many locked tools there are at most; by default [MaxLocked].
 	Locked int
 }
 
@@ -30,9 +30,9 @@ const (
 	MaxLocked = 10
 )
 
-func (l Limits) max() int    { return cmp.Or(l.Max, MaxLimit) }
-func (l Limits) usual() int  { return min(cmp.Or(l.Default, DefaultLimit), l.max()) }
-func (l Limits) locked() int { return cmp.Or(l.Locked, MaxLocked) }
+func (l Limits) max() int    { return cmp.Or(max(l.Max, 0), MaxLimit) }
+func (l Limits) usual() int  { return min(cmp.Or(max(l.Default, 0), DefaultLimit), l.max()) }
+func (l Limits) locked() int { return cmp.Or(max(l.Locked, 0), MaxLocked) }
 
 // An InvalidArgument is a wrong argument of a call by the agent: what was found, and what is wanted.
 type InvalidArgument struct{ message string }

@@ -15,7 +15,7 @@ import (
 type PolicyStore struct {
 	// Options are demanded of every bundle, such as TrustKeys.
 	Options []Option
-	// Interval is how often Watch looks at its file; by default two seconds.
+	// Interval is how often Watch looks at its file; by default, and if it is not positive, two seconds.
 	Interval time.Duration
 	// Hooks receive what becomes of a bundle.
 	Hooks Hooks
@@ -73,7 +73,7 @@ func (s *PolicyStore) refused(err error) {
 // error. A file that is refused, or cannot be read, changes nothing; Hooks say why, once for each change. Replace the file
 // by renaming another one, so that no half of it is ever read. At start, ReplaceFile reports whether there is a policy.
 func (s *PolicyStore) Watch(ctx context.Context, path string) error {
-	ticker := time.NewTicker(cmp.Or(s.Interval, defaultInterval))
+	ticker := time.NewTicker(cmp.Or(max(s.Interval, 0), defaultInterval))
 	defer ticker.Stop()
 	var seen sighting
 	for ctx.Err() == nil {

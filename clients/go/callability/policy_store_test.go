@@ -107,3 +107,26 @@ func TestWhatAStoreDemandsHoldsForEveryBundle(t *testing.T) {
 		t.Errorf("found %v and the sequence %d", err, store.Load().Sequence())
 	}
 }
+
+func TestIntervalsAndLimitsThatAreNegativeAreTheDefaults(t *testing.T) {
+	store := callability.PolicyStore{Interval: -time.Second}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := store.Watch(ctx, filepath.Join(t.TempDir(), "policy.bundle")); !errors.Is(err, context.Canceled) {
+		t.Errorf("found %v", err)
+	}
+	negative := callability.Adapter{Limits: callability.Limits{Default: -1, Max: -1, Locked: -1}}
+	found, err := negative.Arguments([]byte(`{"query": "note"}`))
+	if err != nil || found.Limit != callability.DefaultLimit {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	if found, wanted := negative.DiscoverySchema(), (callability.Adapter{}).DiscoverySchema(); string(found) != string(wanted) {
+		t.Errorf("found %s, wanted %s", found, wanted)
+	}
+	judgement := negative.Judgement([]callability.Item{{Server: "git", Tool: "log", Answer: callability.Answer{
+		Status: callability.StatusDisabledByConfig,
+	}}})
+	if locked := judgement.Locked(callability.Discovery{Query: "log"}); len(locked.Shown) != 1 {
+		t.Errorf("found %+v", locked)
+	}
+}

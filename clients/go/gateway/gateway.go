@@ -34,7 +34,8 @@ type Caller struct {
 	Scope callability.Scope
 }
 
-// A Gateway answers agents. Its fields are set before it is used, and not changed afterwards. It is safe for concurrent use.
+// A Gateway answers agents. Inventory and Policy must be set: without one of them, every method panics. The fields are set
+// before the first use, and not changed afterwards. It is safe for concurrent use; do not copy it.
 type Gateway struct {
 	// Inventory has the servers and tools.
 	Inventory *callability.Inventory
@@ -49,6 +50,16 @@ type Gateway struct {
 	corpora sync.Map
 }
 
+// check panics if a field that must be set is not.
+func (g *Gateway) check() {
+	switch {
+	case g.Inventory == nil:
+		panic("gateway: the field Inventory of the Gateway is not set")
+	case g.Policy == nil:
+		panic("gateway: the field Policy of the Gateway is not set")
+	}
+}
+
 // A Definition is a tool of the gateway, as an MCP server lists it.
 type Definition struct {
 	Name, Description string
@@ -57,6 +68,7 @@ type Definition struct {
 
 // Definitions are those of the tools that Discover, Decide and Servers answer.
 func (g *Gateway) Definitions() (discovery, call, servers Definition) {
+	g.check()
 	adapter := g.Inventory.Adapter
 	name := cmp.Or(adapter.DiscoveryTool, DiscoveryTool)
 	return Definition{
@@ -74,6 +86,7 @@ func (g *Gateway) Definitions() (discovery, call, servers Definition) {
 
 // Discover answers a call of the tool that finds tools.
 func (g *Gateway) Discover(ctx context.Context, caller Caller, arguments []byte) callability.Result {
+	g.check()
 	asked, err := g.Inventory.Adapter.Arguments(arguments)
 	if err != nil {
 		return wrong(err)
@@ -208,6 +221,7 @@ type Call struct {
 
 // Decide answers a call of the tool that calls others. If the result is not nil, the agent reads it, and nothing is called.
 func (g *Gateway) Decide(ctx context.Context, caller Caller, arguments []byte) (Call, *callability.Result) {
+	g.check()
 	var given struct{ Name, Arguments json.RawMessage }
 	var name string
 	switch {
@@ -233,6 +247,7 @@ func notDone(why string) *callability.Result {
 
 // Servers answers a call of the tool that lists servers.
 func (g *Gateway) Servers(ctx context.Context, caller Caller) callability.Result {
+	g.check()
 	judgement, err := g.Inventory.Judge(ctx, g.Policy(), caller.Agent, caller.Scope)
 	if err != nil {
 		return unavailable(err)

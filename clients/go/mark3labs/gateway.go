@@ -16,7 +16,8 @@ import (
 // A Caller is the agent of a request, and the servers that it may see.
 type Caller = gateway.Caller
 
-// A Gateway answers agents. Its fields are set before it is used, and not changed afterwards.
+// A Gateway answers agents. Inventory, Policy, Caller and Call must be set: without one of them, AddTools panics. The fields are
+// set before the first use, and not changed afterwards.
 type Gateway struct {
 	gateway.Gateway
 	// Caller says who asks.
@@ -28,6 +29,12 @@ type Gateway struct {
 
 // AddTools adds the tools of the gateway to a server.
 func (g *Gateway) AddTools(to *server.MCPServer) {
+	switch {
+	case g.Caller == nil:
+		panic("mark3labs: the field Caller of the Gateway is not set")
+	case g.Call == nil:
+		panic("mark3labs: the field Call of the Gateway is not set")
+	}
 	discovery, call, servers := g.Definitions()
 	to.AddTool(definition(discovery), func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		arguments, err := Arguments(request)

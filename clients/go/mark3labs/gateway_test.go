@@ -2,6 +2,8 @@ package mark3labs_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -63,5 +65,25 @@ func TestACallHasTheRequestOfTheAgent(t *testing.T) {
 	}
 	if requested.Params.Meta == nil || requested.Params.Meta.ProgressToken != "token" {
 		t.Errorf("found the request %+v", requested)
+	}
+}
+
+func TestAFieldThatIsNotSetIsNamed(t *testing.T) {
+	caller := func(context.Context, mcp.CallToolRequest) mark3labs.Caller { return mark3labs.Caller{} }
+	call := func(context.Context, mcp.CallToolRequest, gateway.Call) (*mcp.CallToolResult, error) { return nil, nil }
+	for field, served := range map[string]*mark3labs.Gateway{
+		"Inventory": {Gateway: gateway.Gateway{Policy: shipped.Policy}, Caller: caller, Call: call},
+		"Policy":    {Gateway: gateway.Gateway{Inventory: inventory(t)}, Caller: caller, Call: call},
+		"Caller":    {Gateway: gateway.Gateway{Inventory: inventory(t), Policy: shipped.Policy}, Call: call},
+		"Call":      {Gateway: gateway.Gateway{Inventory: inventory(t), Policy: shipped.Policy}, Caller: caller},
+	} {
+		func() {
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, ": the field "+field+" of the Gateway is not set") {
+					t.Errorf("%s: found %s", field, said)
+				}
+			}()
+			served.AddTools(server.NewMCPServer("proxy", "1"))
+		}()
 	}
 }

@@ -3,6 +3,8 @@ package mcpgo_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -77,5 +79,27 @@ func TestACallHasTheRequestOfTheAgentOnAServerOfTheProxy(t *testing.T) {
 	}
 	if requested.Session == nil || requested.Params.GetProgressToken() != "token" || requested.Params.Meta["trace"] != "1" {
 		t.Errorf("found the request %+v", requested)
+	}
+}
+
+func TestAFieldThatIsNotSetIsNamed(t *testing.T) {
+	caller := func(context.Context, *mcp.CallToolRequest) mcpgo.Caller { return mcpgo.Caller{} }
+	call := func(context.Context, *mcp.CallToolRequest, gateway.Call) (*mcp.CallToolResult, error) {
+		return nil, nil
+	}
+	for field, served := range map[string]*mcpgo.Gateway{
+		"Inventory": {Gateway: gateway.Gateway{Policy: shipped.Policy}, Caller: caller, Call: call},
+		"Policy":    {Gateway: gateway.Gateway{Inventory: inventory(t)}, Caller: caller, Call: call},
+		"Caller":    {Gateway: gateway.Gateway{Inventory: inventory(t), Policy: shipped.Policy}, Call: call},
+		"Call":      {Gateway: gateway.Gateway{Inventory: inventory(t), Policy: shipped.Policy}, Caller: caller},
+	} {
+		func() {
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, ": the field "+field+" of the Gateway is not set") {
+					t.Errorf("%s: found %s", field, said)
+				}
+			}()
+			served.AddTools(mcp.NewServer(implementation, nil))
+		}()
 	}
 }

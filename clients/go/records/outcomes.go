@@ -16,7 +16,7 @@ func (r *Recorder) RecordLoad(
 	if policy == nil || !r.all && answer.Status == outcome.LoadAvailable {
 		return
 	}
-	r.writer.append(encodeOutcome("load", "", server, &judged{
+	r.opened().append(encodeOutcome("load", "", server, &judged{
 		Facts: struct {
 			Signals loadSignals `json:"signals"`
 		}{loadSignals{
@@ -39,7 +39,7 @@ func (r *Recorder) RecordEnable(
 		return
 	}
 	known, _ := agent.Facts()
-	r.writer.append(encodeOutcome("enable", known.Name, server, &judged{
+	r.opened().append(encodeOutcome("enable", known.Name, server, &judged{
 		Facts: struct {
 			Facts enableFacts `json:"facts"`
 		}{enableFacts{

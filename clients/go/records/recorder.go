@@ -42,7 +42,8 @@ type Options struct {
 	Hooks callability.Hooks
 }
 
-// A Recorder writes records to a file of its own. It is safe for concurrent use.
+// A Recorder writes records to a file of its own. [Open] returns one; every method of the zero Recorder panics. It is safe for
+// concurrent use.
 type Recorder struct {
 	all    bool
 	writer *writer
@@ -64,22 +65,30 @@ func Open(directory string, options Options) (*Recorder, error) {
 	return &Recorder{options.All, newWriter(directory, options)}, nil
 }
 
+// opened is the writer of a Recorder that Open returned.
+func (r *Recorder) opened() *writer {
+	if r == nil || r.writer == nil {
+		panic("records: found a Recorder that was not opened, wanted one that Open returned")
+	}
+	return r.writer
+}
+
 // Record records a decision about a call. It is for the field Decided of an Inventory.
 func (r *Recorder) Record(_ context.Context, call callability.DecidedCall) {
 	if r.all || !call.Verdict.Callable() {
-		r.writer.append(encode(call))
+		r.opened().append(encode(call))
 	}
 }
 
 // Dropped is how many records are lost.
-func (r *Recorder) Dropped() uint64 { return r.writer.dropped.Load() }
+func (r *Recorder) Dropped() uint64 { return r.opened().dropped.Load() }
 
 // Written is how many records were written.
-func (r *Recorder) Written() uint64 { return r.writer.written.Load() }
+func (r *Recorder) Written() uint64 { return r.opened().written.Load() }
 
 // Close writes what waits, for at most two seconds. What is recorded afterwards is lost. An error says that the last block is
 // lost, or not written in time.
-func (r *Recorder) Close() error { return r.writer.close() }
+func (r *Recorder) Close() error { return r.opened().close() }
 
 var _ io.Closer = (*Recorder)(nil)
 

@@ -207,3 +207,12 @@ func ExampleOpen() {
 	// Output:
 	// 1 written, 0 lost
 }
+
+func TestARecorderThatWasNotOpenedSaysSo(t *testing.T) {
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.HasPrefix(said, "records: found a Recorder that was not opened") {
+			t.Errorf("found %s", said)
+		}
+	}()
+	new(records.Recorder).Record(t.Context(), callability.DecidedCall{})
+}
