@@ -3,6 +3,7 @@ package callability
 import (
 	"cmp"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 
@@ -177,6 +178,18 @@ func (j *Judgement) Text(name string) (ToolText, bool) {
 		return *tool.text, true
 	}
 	return ToolText{}, false
+}
+
+// All yields every tool with its status, by its qualified name, in the order of the items. It has the tools that are withheld
+// too: it is for a page of the proxy's own administrator, and not for an agent.
+func (j *Judgement) All() iter.Seq2[string, Status] {
+	return func(yield func(string, Status) bool) {
+		for place := range j.tools {
+			if !yield(j.tools[place].name, j.tools[place].status) {
+				return
+			}
+		}
+	}
 }
 
 // CallableNames are the qualified names of the callable tools, in the order of the items.

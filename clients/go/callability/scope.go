@@ -3,6 +3,8 @@ package callability
 import (
 	"slices"
 	"strconv"
+
+	"github.com/callability/callability/clients/go/internal/wording"
 )
 
 // A Scope is the servers that an agent may see. The zero Scope is no server: an agent of which nothing was set sees
@@ -28,6 +30,20 @@ func Servers(names ...string) Scope {
 	}
 	scope.key = string(key)
 	return scope
+}
+
+// Equal reports whether both scopes are the same servers.
+func (s Scope) Equal(other Scope) bool { return s.key == other.key }
+
+// String says which servers these are, for logs.
+func (s Scope) String() string {
+	switch {
+	case s.all:
+		return "all servers"
+	case len(s.names) == 0:
+		return "no server"
+	}
+	return wording.QuotedAll(s.names)
 }
 
 // Includes reports whether a server is in the scope.
