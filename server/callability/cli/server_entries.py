@@ -6,9 +6,11 @@ Every other byte of the files stays.
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NoReturn, cast
 from urllib.parse import urlsplit
 
 import typer
@@ -21,10 +23,14 @@ from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, replace, turn, without
 from callability.files.spelling import Tree
 from callability.gateway.config import CatalogEntry, Config, ServerConfig
-from callability.gateway.config.findings import findings
-from callability.gateway.config.secrets_file import SECRETS_FILE, written_secrets
+from callability.gateway.config.findings import findings, unfit_variables
+from callability.gateway.config.secrets_file import SECRETS_FILE, with_secrets, written_secrets
 from callability.setup.secret_values import SecretStore, without_secrets
 from callability.setup.writing import write_secrets
+
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=|:[ \t]*)(.*)", re.DOTALL)
+_ENV_NAME = re.compile(r"[^=:\s\0]+")
+_REFERABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of the config.")]
 
@@ -40,7 +46,10 @@ def add(
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="A variable; without a value, that of the gateway."),
     ] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="A header; `NAME: VALUE`, as for curl, is the same."),
+    ] = None,
     agent: Annotated[
         list[str] | None, typer.Option("--agent", metavar="NAME", help="An agent that sees it; may be repeated.")
     ] = None,
@@ -59,14 +68,14 @@ def add(
     for each in agent or ():
         _known_agent(read, each)
     entry: dict[str, Any] = {"command": command[0], "args": command[1:]} if command else {"url": url}
-    entry |= {"env": dict(_pair(each, reference=True) for each in env)} if env else {}
-    entry |= {"headers": dict(_pair(each) for each in header)} if header else {}
+    entry |= {"env": dict(map(_variable, env))} if env else {}
+    entry |= {"headers": dict(map(_header, header))} if header else {}
     entry |= {"trust": trust} if trust else {}
     store = SecretStore(read.secrets)
     entry = without_secrets({key: value for key, value in entry.items() if value}, name, store)
     seen = {each: {"servers": [*read.agents[each].servers, name]} for each in agent or ()}
     tree: dict[str, Any] = {"mcpServers": {name: entry}, **({"agents": seen} if seen else {})}
-    _check(config, tree)
+    _check(config, tree, {**store.known, **store.added})
     if store.added:
         _store(config, store.added)
     change_file(config, cast(Tree, tree))
@@ -202,22 +211,37 @@ def _known_agent(read: Config, agent: str) -> None:
         leave(f"the config has no agent {as_code(agent)}" + (f" ({hint})" if hint else ""), 2)
 
 
-def _pair(text: str, *, reference: bool = False) -> tuple[str, str]:
+def _variable(text: str) -> tuple[str, str]:
+    """Return a variable of `--env`, and its value or a reference to that of the gateway."""
     name, equals, value = text.partition("=")
-    if not equals and reference:
-        return name, f"${{{name}}}"
-    if not equals:
-        leave(f"{as_code(name)} has no value: write `NAME=VALUE`", 2)
-    return name, value.replace("${", "$${")
+    if equals and _ENV_NAME.fullmatch(name):
+        return name, value.replace("${", "$${")
+    if equals or not _REFERABLE.fullmatch(name):
+        _leave_unreadable("--env", "`NAME=VALUE`, or `NAME` for a variable of the gateway")
+    return name, f"${{{name}}}"
 
 
-def _check(config: Path, tree: Mapping[str, object]) -> None:
-    """Exit with code 1 if the config would be refused with values set."""
+def _header(text: str) -> tuple[str, str]:
+    found = _HEADER.fullmatch(text)
+    if found is None:
+        _leave_unreadable("--header", "`NAME=VALUE` or `NAME: VALUE`")
+    return found[1], found[2].replace("${", "$${")
+
+
+def _leave_unreadable(option: str, wanted: str) -> NoReturn:
+    leave(f"`{option}` is not of the form {wanted} (what was given is not printed: it may be a secret)", 2)
+
+
+def _check(config: Path, tree: Mapping[str, object], secrets: Mapping[str, str]) -> None:
+    """Exit with code 1 if the config would be refused with values set, or a value is not allowed where it stands."""
     try:
         data = edited_bytes(document.read_bytes(config), str(config), cast(Tree, tree))
     except (document.Refused, EditRefused):
         leave(f"{escape(str(config))}: the server cannot be added without touching something else", 1)
-    found = findings(document.parse(data, str(config)))[1]
+    root = document.parse(data, str(config))
+    read, found = findings(root)
+    if read is not None:
+        found = (*found, *unfit_variables(root, read.servers, with_secrets(secrets, os.environ)))
     if errors := [each for each in found if each.severity is Severity.ERROR]:
         refuse(errors, "nothing was changed")
 

@@ -71,6 +71,16 @@ def test_a_server_is_added_and_removed_and_every_other_byte_stays(config: Path) 
     assert config.read_text() == CONFIG
 
 
+def test_a_header_is_given_as_for_curl_too(config: Path) -> None:
+    """The first sign after its name decides, whatever the value holds."""
+    headers = (f"Authorization: Bearer {SECRET}", f"X-Key={SECRET}:1", f"X-Id:{SECRET}=1")
+    given = (argument for header in headers for argument in ("--header", header))
+    run("servers", "add", "new", "--url", "https://example.com/mcp", *given, config=config)
+    read = load_config(config)
+    assert list(read.servers["new"].headers) == ["Authorization", "X-Key", "X-Id"]
+    assert [*read.secrets.values()] == [SECRET, f"{SECRET}:1", f"{SECRET}=1"]
+
+
 def test_a_server_that_agents_see_is_removed_from_them_too(config: Path) -> None:
     """A list that gets empty stays a list: an agent without servers sees none."""
     run("servers", "remove", "web", config=config)
@@ -116,6 +126,16 @@ def test_tools_are_denied_and_allowed_by_the_list_that_a_server_has(
         (("servers", "add", "files", "--", "x"), 2, "the config has a server `files` already"),
         (("servers", "add", "new"), 2, "give either `--url`, or a command behind `--`"),
         (("servers", "add", "new", "--url", "ftp://h"), 1, "nothing was changed"),
+        (("servers", "add", "new", "--url", f"ftp://me:{SECRET}@h"), 1, "`url` of server `new` is invalid"),
+        (("servers", "add", "new", "--url", "http://h", "--header", f"Bearer {SECRET}"), 2, "`--header` is not of"),
+        (
+            ("servers", "add", "new", "--url", "http://h", "--header", f"Key=a\n{SECRET}"),
+            1,
+            "`headers` of server `new`",
+        ),
+        (("servers", "add", "new", "--env", f"API_KEY: {SECRET}", "--", "x"), 2, "`--env` is not of the form"),
+        (("servers", "add", "new", "--env", f"API_KEY: {SECRET}=", "--", "x"), 2, "`--env` is not of the form"),
+        (("servers", "add", "new", "--env", SECRET, "--", "x"), 2, "`--env` is not of the form"),
         (("servers", "add", "new", "--agent", "onne", "--", "x"), 2, "no agent `onne` (did you mean `one`?)"),
         (("servers", "remove", "fils"), 2, "the config has no server `fils` (did you mean `files`?)"),
         (("servers", "show", "fils"), 2, "the config has no server `fils`"),
