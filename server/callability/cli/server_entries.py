@@ -25,8 +25,9 @@ from callability.files.spelling import Tree
 from callability.gateway.config import CatalogEntry, Config, ServerConfig
 from callability.gateway.config.findings import findings, unfit_variables
 from callability.gateway.config.secrets_file import SECRETS_FILE, with_secrets, written_secrets
-from callability.setup.secret_values import SecretStore, without_secrets
-from callability.setup.writing import write_secrets
+from callability.setup.client_file import Unusable
+from callability.setup.secret_values import SecretStore, own_secrets, secrets_in, without_secrets
+from callability.setup.writing import remove_secrets, unused_secrets, write_secrets
 
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=|:[ \t]*)(.*)", re.DOTALL)
 _ENV_NAME = re.compile(r"[^=:\s\0]+")
@@ -89,8 +90,8 @@ def add(
 def remove(name: NameArgument, config: ConfigOption) -> None:
     """Remove a server from the config and from the agents that see it, and change nothing else.
 
-    Its approvals and its secrets stay. A running gateway applies it. Exit code 0: removed. 1: the config is refused or
-    cannot be changed. 2: there is no such server.
+    Its secrets are removed from `secrets.env` unless something else there refers to them; its approvals stay. A running
+    gateway applies it. Exit code 0: removed. 1: the config is refused or cannot be changed. 2: there is no such server.
     """
     read = sound_config(config)
     known_server(read.names, name)
@@ -103,8 +104,10 @@ def remove(name: NameArgument, config: ConfigOption) -> None:
                 data = edited_bytes(data, str(config), {"agents": {agent: {"servers": left}}})
         return without(data, str(config), (section, name))
 
+    entry: Any = document.plain(document.parse(document.read_bytes(config), str(config)))
     _rewrite(config, edit)
     typer.echo(f"server {as_code(name)} is not in `{escape(str(config))}` any more; its approvals stay")
+    _remove_secrets_of(config, name, entry[section][name], read.secrets)
 
 
 def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) -> None:
@@ -252,6 +255,28 @@ def _store(config: Path, added: Mapping[str, str]) -> None:
             write_secrets(config, {**written_secrets(config), **added})
     except OSError as error:
         leave(f"`{SECRETS_FILE}` cannot be written: {(error.strerror or 'error').lower()}; nothing was changed", 1)
+
+
+def _remove_secrets_of(config: Path, name: str, entry: dict[str, Any], secrets: Mapping[str, str]) -> None:
+    """Remove the secrets of a server that is gone, unless a person may have named them or something refers to them."""
+    named = secrets_in(entry)
+    try:
+        with turn(config.resolve().parent):
+            unused = [each for each in unused_secrets(config, document.read_bytes(config)) if each in named]
+            gone = [each for each in unused if each in own_secrets(entry, name, secrets)]
+            remove_secrets(config, gone)
+    except Unusable as error:
+        leave(escape(str(error)), 1)
+    except OSError as error:
+        leave(f"`{SECRETS_FILE}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+    if gone:
+        typer.echo(f"removed from `{SECRETS_FILE}` beside it: {', '.join(gone)}")
+    if used := [each for each in named if each not in unused and each in secrets]:
+        typer.echo(f"`{SECRETS_FILE}` keeps {list_names(used)}, which a config beside it refers to")
+    if left := [each for each in unused if each not in gone]:
+        typer.echo(
+            f"`{SECRETS_FILE}` keeps {list_names(left)}, which nothing refers to: remove the line if you do not need it"
+        )
 
 
 def _rewrite(config: Path, edit: Any) -> None:

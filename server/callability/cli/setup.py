@@ -75,7 +75,7 @@ def setup(
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Restore the clients' configs, and remove what was stored.")
+        bool, typer.Option("--undo", help="Restore the clients' configs, and remove what was stored; it asks too.")
     ] = False,
 ) -> None:
     """Put one gateway between the MCP clients of this machine and their servers.
@@ -87,7 +87,7 @@ def setup(
     """
     path = _config(config)
     if undo:
-        _undo(path, "", yes=yes, dry_run=dry_run)
+        _undo(path, None, yes=yes, dry_run=dry_run)
         return
     sources, unusable = sources_of(CLIENTS, Path.home())
     if project is not None:
@@ -168,9 +168,10 @@ def uninstall(
 ) -> None:
     """Restore the config of a client, and remove its agent; the servers stay in the config of the gateway.
 
+    It prints what will be done, and asks once.
     Exit code 0: done, or nothing to do. 1: a file cannot be used, or was not written. 2: usage error.
     """
-    _undo(_config(config), _client(client).name, yes=yes, dry_run=dry_run)
+    _undo(_config(config), _client(client), yes=yes, dry_run=dry_run)
 
 
 def _config(given: Path | None) -> Path:
@@ -336,13 +337,14 @@ def _report_next(made: Plan) -> None:
     typer.echo("to undo all of it: callability setup --undo")
 
 
-def _undo(config: Path, client: str, *, yes: bool, dry_run: bool) -> None:
+def _undo(config: Path, client: McpClient | None, *, yes: bool, dry_run: bool) -> None:
     try:
-        undo = plan_undo(config.absolute(), client)
+        undo = plan_undo(config.absolute(), client.name if client else "")
     except Unusable as error:
         leave(f"{escape(str(error))}; {_NOTHING}", 1)
     if not undo.lines:
-        typer.echo("nothing to do: no record of what was set up is beside the config")
+        what = f"{client.title} is not installed" if client else "nothing was set up, or all of it was undone"
+        typer.echo(f"nothing to undo: {what}, by the record beside {escape(str(config))}")
         return
     for line in undo.lines:
         typer.echo(escape(line))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
-from typing import Any
+from typing import Any, cast
 
 from callability.gateway.config.secrets_file import PREFIX
-from callability.gateway.config.variables import secret_arguments
+from callability.gateway.config.variables import names_in, secret_arguments
 
 Entry = dict[str, Any]
 
@@ -68,6 +69,20 @@ def without_secrets(entry: Entry, server: str, store: SecretStore) -> Entry:
     if "url" in held:
         held["url"] = _replace_in_url(held["url"], "url", server, store)
     return held
+
+
+def secrets_in(entry: Entry) -> tuple[str, ...]:
+    """Return the secrets that an entry refers to, each once."""
+    names = names_in(json.dumps(entry))
+    return tuple(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
+
+
+def own_secrets(entry: Entry, server: str, secrets: Mapping[str, str]) -> frozenset[str]:
+    """Return the secrets of an entry whose names are those that `without_secrets` gives to its values."""
+    store = SecretStore({})
+    without_secrets(cast(Entry, fill_secrets(entry, secrets)), server, store)
+    own = _secret_name(f"{server}_x").removesuffix("X")
+    return frozenset(name for name in secrets_in(entry) if name in store.added or name.startswith(own))
 
 
 def fill_secrets(entry: object, secrets: Mapping[str, str]) -> object:

@@ -16,7 +16,7 @@ from callability.contract.finding import as_code, list_names
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, turn, without
 from callability.files.editing import replace as replace_file
-from callability.gateway.config.secrets_file import KEYRING, NoKeyring, remove_from_keyring, written_secrets
+from callability.gateway.config.secrets_file import SECRETS_FILE
 from callability.setup.client_file import ClientFile, Unusable, content_of, with_members
 from callability.setup.clients import ConfigForm
 from callability.setup.writing import (
@@ -26,8 +26,10 @@ from callability.setup.writing import (
     backup_of,
     digest_of,
     read_record,
+    record_of,
+    remove_secrets,
+    unused_secrets,
     write_record,
-    write_secrets,
 )
 
 Write = Callable[[], None]
@@ -35,7 +37,7 @@ Write = Callable[[], None]
 
 @dataclass(slots=True)
 class Undo:
-    """What an undo would do, in lines, and what does it."""
+    """What an undo would do, in lines, and what does it; no lines if there is nothing to undo."""
 
     lines: list[str] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
@@ -66,12 +68,16 @@ def plan_undo(config: Path, client: str = "") -> Undo:
             left.append(replace(run, installed=rest, files=tuple(each for each in run.files if each.path in paths)))
     for path, data in contents.items():
         is_whole = ("" if data is None else document.digest(data)) == touched[path].before
-        undo.lines.append(f"{path}: {'as it was' if is_whole else 'its servers are back'}")
+        undo.lines.append(f"{path}: {_promise(path, data, is_whole=is_whole)}")
         undo.writes.append(partial(_write_file, path, data))
     agents = {each.agent for run in runs for each in run.installed if each.client == client} if client else None
+    if not runs or (client and not agents):
+        return undo
     _undo_config(config, runs, undo, agents)
     backups = [backup_of(config, each) for run in runs for each in (*run.files, run.config) if each and each.backup]
     kept = {backup_of(config, each) for run in left for each in (*run.files, run.config) if each and each.backup}
+    if not client:
+        undo.lines.append(f"{record_of(config)}: will be removed, and the copies of files that it names")
     undo.writes.append(lambda: write_record(config, tuple(reversed([run for run in left if _is_something(run)]))))
     undo.writes.append(lambda: _remove_backups([each for each in backups if each not in kept]))
     return undo
@@ -122,19 +128,26 @@ def _put_servers_back(entry: Installed, before: bytes | None, now: bytes) -> byt
 def _undo_config(config: Path, runs: tuple[Run, ...], undo: Undo, agents: set[str] | None) -> None:
     """Take back what setups added to our config, or the agents of a client alone, and the secrets."""
     changes = [run.config for run in runs if run.config is not None]
-    now = _current_bytes(config)
-    if now is None or not changes:
-        return
-    if agents is None and document.digest(now) == changes[-1].after and _is_chain(changes):
-        first = changes[0]
-        data = backup_of(config, first).read_bytes() if first.backup else None
-        undo.lines.append(f"{config}: {'as it was' if first.backup else 'removed'}")
-        undo.writes.append(partial(_write_file, config, data))
-    else:
-        data = _remove_added(config, now, runs, undo, agents)
+    now = data = _current_bytes(config)
+    if now is not None and changes:
+        if agents is None and document.digest(now) == changes[-1].after and _is_chain(changes):
+            first = changes[0]
+            data = backup_of(config, first).read_bytes() if first.backup else None
+            undo.lines.append(f"{config}: {_promise(config, data, is_whole=True)}")
+        else:
+            data = _remove_added(config, now, runs, undo, agents)
         undo.writes.append(partial(_write_file, config, data))
     if agents is None:
         _undo_secrets(config, data, runs, undo)
+
+
+def _promise(path: Path, data: bytes | None, *, is_whole: bool) -> str:
+    """Return what an undo will do to a file."""
+    if _current_bytes(path) == data:
+        return "is as it was"
+    if data is None:
+        return "will be removed"
+    return "will be restored, byte for byte" if is_whole else "will get its servers back, and nothing else changes"
 
 
 def _is_chain(changes: list[FileChange]) -> bool:
@@ -162,14 +175,15 @@ def _remove_added(config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, a
             and not any(root.values())
             and all(run.config is None or run.config.before == "" for run in runs[:1])
         ):
-            undo.lines.append(f"{config}: removed")
+            undo.lines.append(f"{config}: {_promise(config, None, is_whole=True)}")
             return None
         if root.get("agents") == {} and not _had_agents(config, runs):
             data = without(data, str(config), ("agents",))
     except (EditRefused, document.Refused):
         raise Unusable(f"{config}: what was added cannot be removed without touching something else") from None
     stays = f"; what was edited or is used stays: {', '.join(kept)}" if kept else ""
-    undo.lines.append(f"{config}: without what was added{stays}")
+    if data != now or kept:
+        undo.lines.append(f"{config}: will be without what was added{stays}")
     return data
 
 
@@ -200,26 +214,13 @@ def _had_agents(config: Path, runs: tuple[Run, ...]) -> bool:
 
 
 def _undo_secrets(config: Path, after: bytes | None, runs: tuple[Run, ...], undo: Undo) -> None:
+    unused = unused_secrets(config, after)
     stored = {name for run in runs for name in run.secrets}
-    text = (after or b"").decode()
-    used = {name for name in stored if f"${{secret:{name}}}" in text or f"${{secret:{name}:-" in text}
-    gone = stored - used
-    if gone:
-        undo.lines.append(
-            f"secrets: {len(gone)} removed" + (f", {list_names(sorted(used))} still used" if used else "")
-        )
-
-    def write() -> None:
-        there = written_secrets(config)
-        kept = [value for name, value in there.items() if name in gone and value.startswith(KEYRING)]
-        for account in (value.removeprefix(KEYRING) for value in kept):
-            try:
-                remove_from_keyring(account)
-            except NoKeyring as error:
-                raise Unusable(f"secret {as_code(account)} stays in the keyring: {error}") from None
-        write_secrets(config, {name: value for name, value in there.items() if name not in gone})
-
-    undo.writes.append(write)
+    if gone := [name for name in unused if name in stored]:
+        undo.lines.append(f"{SECRETS_FILE}: will be without {list_names(gone)}")
+        undo.writes.append(partial(remove_secrets, config, gone))
+    if others := [name for name in unused if name not in stored]:
+        undo.lines.append(f"{SECRETS_FILE}: keeps {list_names(others)}, which no setup stored and nothing refers to")
 
 
 def _is_something(run: Run) -> bool:

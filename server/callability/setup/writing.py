@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from callability.contract.finding import as_code
 from callability.files import document
 from callability.files.editing import ChangedMeanwhile, replace, turn
 from callability.gateway.config.secrets_file import (
     KEYRING,
+    PREFIX,
     NoKeyring,
     keep_in_keyring,
+    remove_from_keyring,
     secrets_beside,
     variable_line,
     written_secrets,
@@ -30,6 +33,7 @@ from callability.setup.secret_values import Entry
 RECORD_FILE = "setup.json"
 BACKUPS = "backups"
 PRIVATE = 0o600
+_CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".jsonc"})
 _VERSION = 1
 
 
@@ -137,6 +141,41 @@ def write_secrets(config: Path, secrets: Mapping[str, str]) -> None:
         path.unlink(missing_ok=True)
 
 
+def unused_secrets(config: Path, after: bytes | None) -> tuple[str, ...]:
+    """Return the secrets beside a config that neither its new content nor another config there refers to.
+
+    Raises:
+        Unusable: the file of secrets, or another config that may use it, cannot be read.
+    """
+    beside = config.resolve().parent.iterdir()
+    others = {each for each in beside if each.suffix in _CONFIG_SUFFIXES and each.is_file()}
+    others -= {config.resolve(), record_of(config)}
+    try:
+        there = written_secrets(config)
+        texts = [data.decode(errors="replace") for data in (after or b"", *map(document.read_bytes, others))]
+    except document.Refused as refused:
+        raise Unusable(str(refused.findings[0])) from refused
+    return tuple(name for name in there if not any(_is_used(name, text) for text in texts))
+
+
+def remove_secrets(config: Path, names: Collection[str]) -> None:
+    """Remove secrets from the file of a config, and from the keyring where they are there.
+
+    Raises:
+        Unusable: one stays in the keyring.
+        OSError: the file cannot be written.
+    """
+    there = written_secrets(config)
+    for name in names:
+        account = there.get(name, "")
+        if account.startswith(KEYRING):
+            try:
+                remove_from_keyring(account.removeprefix(KEYRING))
+            except NoKeyring as error:
+                raise Unusable(f"secret {as_code(name)} stays in the keyring: {error}") from None
+    write_secrets(config, {name: value for name, value in there.items() if name not in names})
+
+
 def read_record(config: Path) -> tuple[Run, ...]:
     """Return the setups of a config that were not undone, the oldest first.
 
@@ -185,6 +224,10 @@ def digest_of(path: Path) -> str:
         return document.digest(path.read_bytes()) if path.exists() else ""
     except OSError as error:
         raise Unusable(f"{path}: cannot be read: {(error.strerror or 'error').lower()}") from error
+
+
+def _is_used(name: str, text: str) -> bool:
+    return f"${{{PREFIX}{name}}}" in text or f"${{{PREFIX}{name}:-" in text
 
 
 def _store_secrets(plan: Plan, *, in_keyring: bool) -> Mapping[str, str]:

@@ -67,8 +67,28 @@ def test_a_server_is_added_and_removed_and_every_other_byte_stays(config: Path) 
     assert read.servers["new"].env == {"NEW_TOKEN": "${secret:NEW_TOKEN}"}
     assert read.secrets == {"NEW_TOKEN": SECRET}
     assert read.agents["one"].servers == ("files", "web", "new")
-    run("servers", "remove", "new", config=config)
+    assert "removed from `secrets.env` beside it: NEW_TOKEN\n" in run("servers", "remove", "new", config=config)
     assert config.read_text() == CONFIG
+    assert not config.with_name("secrets.env").exists()
+
+
+def test_only_secrets_that_nothing_refers_to_go_with_their_server(config: Path) -> None:
+    """Another server, another config in the directory, and a name that a person chose keep theirs."""
+    secrets, own = config.with_name("secrets.env"), f"MINE={SECRET}"
+    secrets.write_text(f"# mine\n{own}\n")
+    secrets.chmod(0o600)
+    for name in ("one", "two"):
+        run("servers", "add", name, "--env", f"API_KEY={SECRET}1", "--", "x", config=config)
+    run("servers", "add", "three", "--env", f"API_KEY={SECRET}2", "--", "x", "${secret:MINE}", config=config)
+    kept = "`secrets.env` keeps `API_KEY`, which a config beside it refers to"
+    assert kept in run("servers", "remove", "one", config=config)
+    other = config.with_name("other.json")
+    other.write_text('{"mcpServers": {"a": {"command": "x", "env": {"K": "${secret:API_KEY}"}}}}')
+    assert kept in run("servers", "remove", "two", config=config)
+    said = run("servers", "remove", "three", config=config)
+    assert "removed from `secrets.env` beside it: THREE_API_KEY\n" in said
+    assert "`secrets.env` keeps `MINE`, which nothing refers to" in said
+    assert secrets.read_text() == f"# mine\n{own}\nAPI_KEY={SECRET}1\n"
 
 
 def test_a_header_is_given_as_for_curl_too(config: Path) -> None:

@@ -178,7 +178,7 @@ def test_an_undo_after_the_client_wrote_its_file_puts_back_the_servers_alone(cli
     run("install", client.name, "--yes")
     installed = path.read_text()
     path.write_text(installed.replace("dark", "light").replace("1, 2, 3", "1, 2, 3, 4"))
-    assert "its servers are back" in run("setup", "--undo", "--yes")
+    assert f"{path}: will get its servers back, and nothing else changes" in run("setup", "--undo", "--yes")
     assert _servers(client, path) == servers
     assert "light" in path.read_text()
     assert "1, 2, 3, 4" in path.read_text()
@@ -548,6 +548,34 @@ def test_without_an_answer_nothing_is_written(home: Path) -> None:
     done = callability("setup", "--yes")
     assert "claude_desktop_config.json:1:24: is not valid JSON here" in done.stderr
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_an_undo_says_what_it_will_do_before_a_person_agrees(home: Path) -> None:
+    """Of a client that is not installed, there is nothing; what no setup stored stays, and is named."""
+    path = _written(next(client for client in CLIENTS if client.name == "codex"), home)
+    config = home / ".config/callability/gateway.yaml"
+    assert "nothing to undo: nothing was set up" in run("setup", "--undo")
+    run("install", "codex", "--yes")
+    secrets = config.with_name("secrets.env")
+    secrets.write_text(f"{secrets.read_text()}OLD={SECRET}x\n")
+    written = {file: file.read_bytes() for file in (path, config, secrets)}
+    planned = run("setup", "--undo", "--dry-run").splitlines()
+    assert planned == [
+        f"{path}: will be restored, byte for byte",
+        f"{config}: will be removed",
+        "secrets.env: will be without `API_TOKEN`",
+        "secrets.env: keeps `OLD`, which no setup stored and nothing refers to",
+        f"{config.with_name('setup.json')}: will be removed, and the copies of files that it names",
+        "dry run: nothing was written",
+    ]
+    assert callability("setup", "--undo").returncode == 1
+    assert {file: file.read_bytes() for file in written} == written
+    assert "nothing to undo: Zed is not installed" in run("uninstall", "zed")
+    assert f"{config}: will be without what was added" in run("uninstall", "codex", "--yes")
+    assert "nothing to undo: Codex is not installed" in run("uninstall", "codex")
+    config.unlink()
+    run("setup", "--undo", "--yes")
+    assert secrets.read_text() == f"OLD={SECRET}x\n"
 
 
 def test_an_earlier_entry_of_ours_is_replaced_and_comes_back(home: Path) -> None:
