@@ -24,6 +24,7 @@ from callability.setup.clients import CLIENTS, McpClient, client_named
 from callability.setup.plan import (
     Plan,
     ServerSource,
+    UnusableSource,
     entry_name_of,
     is_running,
     missing_commands_of,
@@ -82,8 +83,9 @@ def setup(
 
     Find the configs of the clients, print one plan, ask once, write the config of the gateway, put one entry in place
     of the servers in each client's config, and start each server once. Each client becomes an agent that sees the
-    servers that it had. A secret in a client's file goes to `secrets.env` beside the config. Exit code 0: done, or
-    nothing to do. 1: a file cannot be used, or was not written. 2: usage error.
+    servers that it had. A secret in a client's file goes to `secrets.env` beside the config. A client whose config
+    cannot be used stays as it is, and the others are set up. Exit code 0: done, or nothing to do. 1: a file cannot be
+    used, or was not written. 2: usage error.
     """
     path = _config(config)
     if undo:
@@ -94,13 +96,27 @@ def setup(
         more, also_unusable = sources_of(CLIENTS, Path.home(), project.resolve())
         sources, unusable = (*sources, *more), (*unusable, *also_unusable)
     sources = tuple(source for source in sources if source.file.servers)
+    made, unchangeable = _plan_usable(sources, path)
+    unusable = (*unusable, *unchangeable)
     for line in unusable:
         typer.echo(f"left as it is: {escape(line)}", err=True)
-    made = _make_plan(sources, path, installing=True, all_of_them=False)
-    if not sources:
+    if made.sources:
+        _carry_out(made, secrets, yes=yes, dry_run=dry_run, starting=True)
+    elif not unusable:
         typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
-        return
-    _carry_out(made, secrets, yes=yes, dry_run=dry_run, starting=True)
+    if unusable:
+        leave(f"{number_of(len(unusable), 'file')} cannot be used: correct what is named above, and run this again", 1)
+
+
+def _plan_usable(sources: tuple[ServerSource, ...], path: Path) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan for the files that can be changed, and why others cannot."""
+    why: tuple[str, ...] = ()
+    while True:
+        try:
+            return _make_plan(sources, path, installing=True, all_of_them=False), why
+        except UnusableSource as error:
+            why = (*why, str(error))
+            sources = tuple(each for each in sources if each.file.path != error.source.file.path)
 
 
 def import_servers(
@@ -228,6 +244,8 @@ def _make_plan(
             all_of_them=all_of_them,
         )
     except Unusable as error:
+        if isinstance(error, UnusableSource) and not all_of_them:
+            raise
         for line in str(error).splitlines():
             typer.echo(escape(line), err=True)
         leave(_NOTHING, 1)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from callability.contract.finding import Place, as_code
 from callability.files import document
 from callability.files.document import UnclosedComment, without_comments
 from callability.files.editing import EditRefused, edited_bytes, without
@@ -22,6 +23,7 @@ from callability.setup.clients import ConfigForm
 
 MOST_BYTES = 64 * 1024 * 1024
 _BOM = "\ufeff"
+_LINE_END = re.compile("\r\n|[\r\n]")
 _WHITE = re.compile(r"[ \t\r\n]*")
 _FIRST_KEY = re.compile(r"\{(\s*)")
 _NAME = "servers.json"
@@ -57,7 +59,7 @@ def read_client_file(path: Path, form: ConfigForm, keys: tuple[str, ...]) -> Cli
     """Read a file.
 
     Raises:
-        Unusable: it cannot be read, or is not well-formed.
+        Unusable: it cannot be read, is not well-formed, or has a key twice on the way to its servers or in them.
     """
     try:
         data = document.read_bytes(path, most=MOST_BYTES)
@@ -65,7 +67,13 @@ def read_client_file(path: Path, form: ConfigForm, keys: tuple[str, ...]) -> Cli
         raise Unusable(str(refused.findings[0])) from refused
     if len(data) > MOST_BYTES:
         raise Unusable(f"{path}: is larger than {MOST_BYTES:,} bytes")
-    return ClientFile(path, form, keys, data, content_of(data, form, str(path)))
+    file = ClientFile(path, form, keys, data, content_of(data, form, str(path)))
+    if form is ConfigForm.JSON and keys and file.root:
+        text = data.decode("utf-8-sig")
+        start, end, missing = _json_part(file, text)
+        if not missing:
+            _parse_part(file, text, start, end)
+    return file
 
 
 def with_members(file: ClientFile, remove: Collection[str], insert: Mapping[str, Mapping[str, object]]) -> bytes:
@@ -230,23 +238,52 @@ def _with_json_members(file: ClientFile, remove: Collection[str], insert: Mappin
     mark = _BOM if file.data.startswith(_BOM.encode()) else ""
     if not text.strip():
         text = "{}\n"
-    plain = without_comments(text)
-    start, end = _skip(plain, 0), len(plain.rstrip())
-    missing = file.keys
-    while missing:
-        place = next(((at, to) for key, at, to in _members(plain, start) if key == missing[0]), None)
-        if place is None or plain[place[0]] != "{":
-            break
-        (start, end), missing = place, missing[1:]
+    start, end, missing = _json_part(file, text)
     inner = text[start:end]
     if missing and len(inner) > document.MAX_BYTES // 2:
         return (mark + text[:start] + _with_first_member(inner, missing, insert) + text[end:]).encode()
+    _parse_part(file, text, start, end)
     data = inner.encode()
     for name in remove if not missing else ():
         data = without(data, _NAME, (name,))
     if insert:
         data = edited_bytes(data, _NAME, _tree(missing, insert))
     return (mark + text[:start]).encode() + data + text[end:].encode()
+
+
+def _json_part(file: ClientFile, text: str) -> tuple[int, int, tuple[str, ...]]:
+    """Return where the object of the servers is, or the nearest one above it, and the keys that are missing there."""
+    plain = without_comments(text)
+    start, end = _skip(plain, 0), len(plain.rstrip())
+    missing = file.keys
+    while missing:
+        found = [place for key, *place in _members(plain, start) if key == missing[0]]
+        if len(found) > 1:
+            place = _place(file, text, found[1][0])
+            raise Unusable(f"{place}: key {as_code(missing[0])} is repeated; keep one of the two")
+        if not found or plain[found[0][1]] != "{":
+            break
+        (_, start, end), missing = found[0], missing[1:]
+    return start, end, missing
+
+
+def _parse_part(file: ClientFile, text: str, start: int, end: int) -> None:
+    """Check that a part of a file is what an edit can work on."""
+    part = text[start:end]
+    try:
+        document.parse(part.encode(), _NAME)
+    except document.Refused as refused:
+        finding = refused.findings[0]
+        lines = [0, *(each.end() for each in _LINE_END.finditer(part))]
+        place = Place(str(file.path))
+        if finding.place.line:
+            place = _place(file, text, start + lines[finding.place.line - 1] + finding.place.column - 1)
+        raise Unusable(f"{place}: {finding.sentence}") from refused
+
+
+def _place(file: ClientFile, text: str, at: int) -> Place:
+    lines = _LINE_END.split(text[:at])
+    return Place(str(file.path), len(lines), len(lines[-1]) + 1)
 
 
 def _with_first_member(text: str, keys: tuple[str, ...], insert: Mapping[str, Mapping[str, object]]) -> str:
@@ -257,15 +294,15 @@ def _with_first_member(text: str, keys: tuple[str, ...], insert: Mapping[str, Ma
     return f"{{{between}{json.dumps(keys[0])}: {json.dumps(tree, ensure_ascii=False)},{text[1:]}"
 
 
-def _members(plain: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """Yield each member of an object in plain JSON: its key, and where its value begins and ends."""
+def _members(plain: str, start: int) -> Iterator[tuple[str, int, int, int]]:
+    """Yield each member of an object in plain JSON: its key, where that is, and where its value begins and ends."""
     read = json.JSONDecoder().raw_decode
     at = _skip(plain, start + 1)
     while plain[at] != "}":
-        key, at = read(plain, at)
-        begin = _skip(plain, _skip(plain, at) + 1)
+        key, after = read(plain, at)
+        begin = _skip(plain, _skip(plain, after) + 1)
         _, end = read(plain, begin)
-        yield str(key), begin, end
+        yield str(key), at, begin, end
         at = _skip(plain, end)
         if plain[at] == ",":
             at = _skip(plain, at + 1)

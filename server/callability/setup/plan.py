@@ -39,6 +39,14 @@ class ServerSource:
     is_there: bool = True
 
 
+class UnusableSource(Unusable):
+    """A file of a client that cannot be changed, or something else of that client that cannot be read."""
+
+    def __init__(self, source: ServerSource, message: str) -> None:
+        super().__init__(message)
+        self.source = source
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A server of a client, as it is in our config, and under which name."""
@@ -144,7 +152,8 @@ def plan(
     taken stays as it is.
 
     Raises:
-        Unusable: a file cannot be used as it is; nothing was written.
+        UnusableSource: the config of a client cannot be used as it is; nothing was written.
+        Unusable: another file cannot; nothing was written.
     """
     work = _Work(config, surroundings)
     for source in sources:
@@ -263,7 +272,10 @@ class _Work:
 
     def take(self, source: ServerSource) -> None:
         """Translate the servers of a file, and name them."""
-        denied = denials(source.client, source.file, self._surroundings.home)
+        try:
+            denied = denials(source.client, source.file, self._surroundings.home)
+        except Unusable as error:
+            raise UnusableSource(source, str(error)) from error
         for given, entry in source.file.servers.items():
             if is_ours(entry):
                 continue
@@ -343,7 +355,10 @@ def _install_entries(
         entry = source.client.filled_entry(commands[source.agent])
         if remove == (entry_name_of(source),) and file.servers[remove[0]] == entry:
             continue
-        data = with_members(file, remove, {entry_name_of(source): entry})
+        try:
+            data = with_members(file, remove, {entry_name_of(source): entry})
+        except Unusable as error:
+            raise UnusableSource(source, str(error)) from error
         root = content_of(data, file.form, str(file.path))
         by_path[file.path] = ClientFile(file.path, file.form, file.keys, data, root)
     yield from ((path, file.data) for path, file in by_path.items())

@@ -550,6 +550,40 @@ def test_without_an_answer_nothing_is_written(home: Path) -> None:
     assert SECRET not in done.stdout + done.stderr
 
 
+def test_a_client_whose_config_cannot_be_used_is_left_and_the_others_are_set_up(home: Path) -> None:
+    """Each with its reason and place, and the exit code says that something is left to do."""
+    (home / ".cursor").mkdir()
+    cursor = home / ".cursor/mcp.json"
+    cursor.write_text('{\n "mcpServers": {\n  "git": {"command": "/a"},\n  "git": {"command": "/b"}\n }\n}\n')
+    gemini = home / ".gemini/settings.json"
+    gemini.parent.mkdir()
+    gemini.write_text('{"mcpServers": {"one": {"command": "/a"}},\n  "mcpServers": {}}')
+    windsurf = home / ".codeium/windsurf/mcp_config.json"
+    windsurf.parent.mkdir(parents=True)
+    windsurf.write_text('{"mcpServers": {"one": ')
+    (home / ".claude").mkdir()
+    settings = home / ".claude/settings.json"
+    settings.write_text("{")
+    for name in ("claude-code", "codex"):
+        _written(next(client for client in CLIENTS if client.name == name), home)
+    done = callability("setup", "--yes")
+    assert done.returncode == 1
+    for said in (
+        f"{cursor}:4:3: key `git` is repeated",
+        f"{gemini}:2:3: key `mcpServers` is repeated; keep one of the two",
+        f"{windsurf}:1:24: is not valid JSON here",
+        f"{settings}:1:2: is not valid JSON here",
+    ):
+        assert f"left as it is: {said}\n" in done.stderr
+    assert "4 files cannot be used: correct what is named above, and run this again" in done.stderr
+    assert list(load_config(home / ".config/callability/gateway.yaml").agents) == ["codex"]
+    run("setup", "--undo", "--yes")
+    (home / ".codex/config.toml").unlink()
+    done = callability("setup", "--yes")
+    assert done.returncode == 1
+    assert done.stdout == ""
+
+
 def test_an_undo_says_what_it_will_do_before_a_person_agrees(home: Path) -> None:
     """Of a client that is not installed, there is nothing; what no setup stored stays, and is named."""
     path = _written(next(client for client in CLIENTS if client.name == "codex"), home)
