@@ -23,10 +23,10 @@ from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, replace, turn, without
 from callability.files.spelling import Tree
 from callability.gateway.config import CatalogEntry, Config, ServerConfig
-from callability.gateway.config.findings import findings, unfit_variables
+from callability.gateway.config.findings import findings, unfit_variables, unset_variables
 from callability.gateway.config.secrets_file import SECRETS_FILE, with_secrets, written_secrets
 from callability.setup.client_file import Unusable
-from callability.setup.secret_values import SecretStore, own_secrets, secrets_in, without_secrets
+from callability.setup.secret_values import SecretStore, needed_variables, own_secrets, secrets_in, without_secrets
 from callability.setup.writing import remove_secrets, unused_secrets, write_secrets
 
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=|:[ \t]*)(.*)", re.DOTALL)
@@ -83,6 +83,9 @@ def add(
     typer.echo(f"server {as_code(name)} is in `{escape(str(config))}` now")
     if store.added:
         typer.echo(f"secrets in `{SECRETS_FILE}` beside it: {', '.join(store.added)}")
+    if needed := needed_variables(entry):
+        names = list_names(needed)
+        typer.echo(f"the gateway does not start without {names} in its environment: `--env NAME=VALUE` stores a value")
     if read.agents and not seen:
         typer.echo("no agent of the config sees it: name one by `--agent`, or add it to the agent's `servers`")
 
@@ -244,7 +247,9 @@ def _check(config: Path, tree: Mapping[str, object], secrets: Mapping[str, str])
     root = document.parse(data, str(config))
     read, found = findings(root)
     if read is not None:
-        found = (*found, *unfit_variables(root, read.servers, with_secrets(secrets, os.environ)))
+        environment = with_secrets(secrets, os.environ)
+        missing = (each for each in unset_variables(root, environment) if each.code == "unset-secret")
+        found = (*found, *missing, *unfit_variables(root, read.servers, environment))
     if errors := [each for each in found if each.severity is Severity.ERROR]:
         refuse(errors, "nothing was changed")
 

@@ -32,6 +32,7 @@ from callability.setup.plan import (
     source_of_file,
     sources_of,
 )
+from callability.setup.secret_values import needed_variables
 from callability.setup.translation import Surroundings
 from callability.setup.undo import plan_undo, write_undo
 from callability.setup.writing import write_plan
@@ -66,6 +67,14 @@ ProjectOption = Annotated[
         help="Read the clients' files of this project too. Its servers are for an agent of their own.",
     ),
 ]
+StoreVariablesOption = Annotated[
+    bool,
+    typer.Option(
+        "--store-variables",
+        help="Store the values of environment variables that servers need with the secrets: then a client that does"
+        " not have the variables can start the gateway too.",
+    ),
+]
 _NOTHING = "nothing was changed"
 
 
@@ -73,6 +82,7 @@ def setup(
     config: GivenConfigOption = None,
     project: ProjectOption = None,
     secrets: SecretsOption = SecretsPlace.FILE,
+    store_variables: StoreVariablesOption = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     undo: Annotated[
@@ -96,7 +106,7 @@ def setup(
         more, also_unusable = sources_of(CLIENTS, Path.home(), project.resolve())
         sources, unusable = (*sources, *more), (*unusable, *also_unusable)
     sources = tuple(source for source in sources if source.file.servers)
-    made, unchangeable = _plan_usable(sources, path)
+    made, unchangeable = _plan_usable(sources, path, storing=store_variables)
     unusable = (*unusable, *unchangeable)
     for line in unusable:
         typer.echo(f"left as it is: {escape(line)}", err=True)
@@ -108,12 +118,12 @@ def setup(
         leave(f"{number_of(len(unusable), 'file')} cannot be used: correct what is named above, and run this again", 1)
 
 
-def _plan_usable(sources: tuple[ServerSource, ...], path: Path) -> tuple[Plan, tuple[str, ...]]:
+def _plan_usable(sources: tuple[ServerSource, ...], path: Path, *, storing: bool) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan for the files that can be changed, and why others cannot."""
     why: tuple[str, ...] = ()
     while True:
         try:
-            return _make_plan(sources, path, installing=True, all_of_them=False), why
+            return _make_plan(sources, path, installing=True, storing=storing, all_of_them=False), why
         except UnusableSource as error:
             why = (*why, str(error))
             sources = tuple(each for each in sources if each.file.path != error.source.file.path)
@@ -133,6 +143,7 @@ def import_servers(
     ] = "",
     project: ProjectOption = None,
     secrets: SecretsOption = SecretsPlace.FILE,
+    store_variables: StoreVariablesOption = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -152,7 +163,8 @@ def import_servers(
             sources = _sources(known, project, missing=False)
     except Unusable as error:
         leave(escape(str(error)), 1)
-    _carry_out(_make_plan(sources, path, installing=False), secrets, yes=yes, dry_run=dry_run)
+    made = _make_plan(sources, path, installing=False, storing=store_variables)
+    _carry_out(made, secrets, yes=yes, dry_run=dry_run)
 
 
 def install(
@@ -164,6 +176,7 @@ def install(
     ] = None,
     project: ProjectOption = None,
     secrets: SecretsOption = SecretsPlace.FILE,
+    store_variables: StoreVariablesOption = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -175,7 +188,8 @@ def install(
     known = _client(client)
     if known.cannot_be_installed:
         leave(f"{known.title} cannot be installed: {known.cannot_be_installed}", 2)
-    made = _make_plan(_sources(known, project, missing=True), path, installing=True, granted=server or ())
+    sources = _sources(known, project, missing=True)
+    made = _make_plan(sources, path, installing=True, storing=store_variables, granted=server or ())
     _carry_out(made, secrets, yes=yes, dry_run=dry_run)
 
 
@@ -227,6 +241,7 @@ def _make_plan(
     path: Path,
     *,
     installing: bool,
+    storing: bool,
     granted: Sequence[str] = (),
     all_of_them: bool = True,
 ) -> Plan:
@@ -236,7 +251,7 @@ def _make_plan(
         return plan(
             sources,
             path.absolute(),
-            Surroundings(Path.home(), dict(os.environ)),
+            Surroundings(Path.home(), dict(os.environ), storing),
             _executable(),
             installing=installing,
             granted=granted,
@@ -301,6 +316,11 @@ def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
     if made.before is not None and made.new_servers:
         yield ""
         yield "a gateway that is started without `--agent` shows the new servers too"
+    enabled = (entry for entry in made.new_servers.values() if entry.get("enabled") is not False)
+    if needed := dict.fromkeys(name for entry in enabled for name in needed_variables(entry)):
+        yield ""
+        yield f"warning: without {list_names(needed)} in its environment, the gateway does not start for any client"
+        yield "a client that the desktop starts may lack such variables: `--store-variables` stores their values"
     missing = [f"{as_code(command)} of {name}" for name, command in missing_commands_of(made.taken, os.environ)]
     if missing:
         yield f"not found on this PATH: {', '.join(missing)}"

@@ -21,7 +21,7 @@ from callability.gateway.config.findings import content, findings, unset_variabl
 from callability.gateway.config.secrets_file import read_secrets, with_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, read_client_file, with_members
 from callability.setup.clients import CLIENTS, ENTRY_NAME, ConfigForm, McpClient, moved_by_environment
-from callability.setup.secret_values import Entry, SecretStore, fill_secrets, without_secrets
+from callability.setup.secret_values import Entry, SecretStore, fill_secrets, with_stored_variables, without_secrets
 from callability.setup.translation import LeftOut, Surroundings, denials, is_ours, translate
 
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -330,7 +330,10 @@ class _Work:
             raise _unusable_config(errors)
 
     def _add(self, source: ServerSource, given: str, name: str, entry: Entry, notes: tuple[str, ...]) -> None:
-        reached = _canonical_form(entry)
+        stored = SecretStore({**self.store.known, **self.store.added})
+        if self._surroundings.stores_variables:
+            entry = with_stored_variables(entry, name, stored, self._surroundings.environment)
+        reached = _canonical_form(fill_secrets(entry, {**stored.known, **stored.added}))
         other = f"{name}-{source.client.name}"
         names = chain((name, other), (f"{other}-{number}" for number in count(2)))
         chosen = next(each for each in names if self._reached.get(each, reached) == reached)
@@ -339,6 +342,7 @@ class _Work:
             notes = (f"another {as_code(name)} has another definition", *notes)
         if is_new:
             self._reached[chosen] = reached
+            self.store.added |= stored.added
             self._entries[chosen] = without_secrets(entry, chosen, self.store)
         self.taken.append(Taken(source, given, chosen, self._entries[chosen], notes, is_new))
 

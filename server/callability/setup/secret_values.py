@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, cast
 
 from callability.gateway.config.secrets_file import PREFIX
-from callability.gateway.config.variables import names_in, secret_arguments
+from callability.gateway.config.variables import FILLED, names_in, secret_arguments, unset_in
 
 Entry = dict[str, Any]
 
@@ -27,6 +27,8 @@ _JOINED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*(?:=|:\s*))(\S.*)", re.DOTALL)
 _PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 _SWITCHES = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", "none", "null"})
 _REFERENCE = re.compile(r"(?<!\$)\$\{(secret:[A-Za-z_][A-Za-z0-9_]*)\}")
+OF_EVERY_SESSION = frozenset({"HOME", "LOGNAME", "PATH", "SHELL", "USER"})
+"""Variables that a gateway has whatever starts it."""
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -87,13 +89,36 @@ def own_secrets(entry: Entry, server: str, secrets: Mapping[str, str]) -> frozen
 
 def fill_secrets(entry: object, secrets: Mapping[str, str]) -> object:
     """Return an entry, or a part of one, with the values of secrets in place of their references."""
+    return _substitute(entry, _REFERENCE, lambda found: _escape_value(secrets, found))
+
+
+def needed_variables(entry: Entry) -> tuple[str, ...]:
+    """Return the variables without which a gateway with the entry does not start, each once."""
+    texts = json.dumps([entry[key] for key in FILLED if key in entry])
+    return tuple(name for name in unset_in(texts, {}) if not name.startswith(PREFIX) and name not in OF_EVERY_SESSION)
+
+
+def with_stored_variables(entry: Entry, server: str, store: SecretStore, environment: Mapping[str, str]) -> Entry:
+    """Return an entry in which secrets with the values that variables have now stand for the variables."""
+
+    def reference(found: re.Match[str]) -> str:
+        value = environment.get(found[1], "")
+        return store.reference(found[1], server, value.replace("${", "$${")) if value else found[0]
+
+    needed = needed_variables(entry)
+    pattern = re.compile(rf"(?<!\$)\$\{{({'|'.join(needed)})\}}")
+    filled = {key: _substitute(entry[key], pattern, reference) for key in FILLED if key in entry and needed}
+    return {**entry, **filled}
+
+
+def _substitute(entry: object, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]) -> object:
     match entry:
         case str():
-            return _REFERENCE.sub(lambda found: _escape_value(secrets, found), entry)
+            return pattern.sub(replace, entry)
         case list():
-            return [fill_secrets(each, secrets) for each in entry]
+            return [_substitute(each, pattern, replace) for each in entry]
         case Mapping():
-            return {key: fill_secrets(each, secrets) for key, each in entry.items()}
+            return {key: _substitute(each, pattern, replace) for key, each in entry.items()}
     return entry
 
 

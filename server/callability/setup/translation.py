@@ -21,8 +21,7 @@ from callability.gateway.config.findings import findings
 from callability.gateway.config.variables import unset_in
 from callability.setup.client_file import ClientFile, read_client_file
 from callability.setup.clients import ConfigForm, Dialect, McpClient, Variables
-
-Entry = dict[str, Any]
+from callability.setup.secret_values import OF_EVERY_SESSION, Entry
 
 _ORDER = (
     *("command", "args", "env", "env_file", "inherit", "cwd", "url", "headers", "type", "enabled_tools"),
@@ -64,10 +63,14 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a translation may look up: the home directory, and the variables that a gateway would find."""
+    """What a translation may look up: the home directory, and the variables that a gateway would find.
+
+    `stores_variables`: their values are stored, and the gateway does not need the variables.
+    """
 
     home: Path
     environment: Mapping[str, str]
+    stores_variables: bool = False
 
 
 def is_ours(entry: object) -> bool:
@@ -296,8 +299,10 @@ class _Work:
             raise LeftOut(
                 f"needs {list_names(missing)}, which is not set here: set it for the gateway, and run this again"
             )
-        for name in unset_in(text, {}):
+        for name in (each for each in unset_in(text, {}) if each not in OF_EVERY_SESSION):
             note = f"needs {as_code(name)} in the environment of the gateway"
+            if self._surroundings.stores_variables:
+                note = f"the value of {as_code(name)} is stored"
             self.notes += [] if note in self.notes else [note]
         return text
 

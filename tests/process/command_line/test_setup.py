@@ -682,6 +682,31 @@ def test_secrets_go_to_the_keyring_if_a_person_wants_it(home: Path, keys: _Keyri
     assert path.read_bytes() == before
 
 
+def test_variables_of_a_shell_are_stored_if_a_person_wants_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one of them the gateway does not start for any client, which the plan says; secrets do not have that."""
+    monkeypatch.setenv("FROM_SHELL", SECRET)
+    path = home / ".cursor/mcp.json"
+    path.parent.mkdir()
+    env = {"X": "${env:FROM_SHELL}", "Y": "${userHome} ${env:HOME}"}
+    off = {"command": "/bin/off", "disabled": True, "args": ["-x", "${env:FROM_SHELL}"]}
+    path.write_text(json.dumps({"mcpServers": {"one": {"command": "/bin/one", "env": env}, "off": off}}))
+    warning = "warning: without `FROM_SHELL` in its environment, the gateway does not start for any client"
+    assert warning in run("setup", "--dry-run")
+    said = run("install", "cursor", "--store-variables", "--yes")
+    assert "warning" not in said
+    assert "takes `one`; the value of `FROM_SHELL` is stored" in said
+    monkeypatch.delenv("FROM_SHELL")
+    run("config", "check")
+    config = load_config(home / ".config/callability/gateway.yaml")
+    assert config.servers["one"].env == {"X": "${secret:FROM_SHELL}", "Y": f"{home} ${{HOME}}"}
+    assert config.servers["off"].args == ("-x", "${secret:FROM_SHELL}")
+    assert config.secrets == {"FROM_SHELL": SECRET}
+    assert "the gateway does not start without `NONE` in its environment" in run(
+        "servers", "add", "x", "--env", "NONE", "--", "x"
+    )
+    run("setup", "--undo", "--yes")
+
+
 def test_an_entry_names_a_config_that_is_not_found_by_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client starts the gateway without the variables of the person's shell; what a server needs of them is said."""
     monkeypatch.setenv("CALLABILITY_CONFIG", str(home / "other.json"))
