@@ -29,11 +29,12 @@ from callability.setup.plan import (
     is_running,
     missing_commands_of,
     plan,
+    servers_of_projects,
     source_of_file,
     sources_of,
 )
 from callability.setup.secret_values import needed_variables
-from callability.setup.translation import Surroundings
+from callability.setup.translation import Surroundings, is_ours
 from callability.setup.undo import plan_undo, write_undo
 from callability.setup.writing import write_plan
 
@@ -105,7 +106,7 @@ def setup(
     if project is not None:
         more, also_unusable = sources_of(CLIENTS, Path.home(), project.resolve())
         sources, unusable = (*sources, *more), (*unusable, *also_unusable)
-    sources = tuple(source for source in sources if source.file.servers)
+    sources = tuple(source for source in sources if source.file.servers or any(servers_of_projects(source, sources)))
     made, unchangeable = _plan_usable(sources, path, storing=store_variables)
     unusable = (*unusable, *unchangeable)
     for line in unusable:
@@ -312,7 +313,11 @@ def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
     for source in made.sources:
         yield ""
         yield f"{source.client.title}  {escape(str(source.file.path))}"
-        yield from (f"  {line}" for line in _source_lines(made, source))
+        lines = [*_source_lines(made, source)]
+        if not lines:
+            is_set_up = any(map(is_ours, source.file.servers.values()))
+            lines = ["is set up already: it has the entry of the gateway" if is_set_up else "has no server"]
+        yield from (f"  {line}" for line in lines)
     if made.before is not None and made.new_servers:
         yield ""
         yield "a gateway that is started without `--agent` shows the new servers too"
@@ -334,6 +339,9 @@ def _source_lines(made: Plan, source: ServerSource) -> Iterator[str]:
         yield f"takes {as_code(server.given)}{as_name}{known}" + "".join(f"; {note}" for note in server.notes)
     for kept in (each for each in made.kept if each.source == source):
         yield f"leaves {as_code(kept.given)} to the client: {kept.reason}"
+    for project, names in servers_of_projects(source, made.sources):
+        what = f"leaves {list_names(names)} of the project {as_code(project)} to the client"
+        yield f"{what}: `--project DIR` takes what a project has, for an agent of its own"
     if left := source.client.dialect.approvals_left:
         yield f"its approvals are not taken: {left}"
         yield "all its tools are pending: `callability approvals approve SERVER` shows and approves them"
@@ -362,7 +370,9 @@ def _start_each(made: Plan) -> None:
         typer.echo(str(warning), err=True)
     found = inspect_servers(files, names) if names else {}
     failed = [name for name, each in found.items() if each.failure]
-    typer.echo(f"{len(found) - len(failed)} of {number_of(len(names), 'server')} loaded")
+    typer.echo(f"{len(found) - len(failed)} of {number_of(len(found), 'server')} loaded")
+    if off := [name for name in names if name not in found]:
+        typer.echo(f"switched off, and not started: {list_names(off)}")
     if failed:
         typer.echo(f"did not load: {list_names(failed)}; `callability servers show NAME` shows how each is reached")
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
@@ -177,6 +177,23 @@ def plan(
         installed,
         commands,
     )
+
+
+def servers_of_projects(source: ServerSource, sources: Iterable[ServerSource]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the projects for which a file of Claude Code has servers that no source reads, each with their names."""
+    projects = source.file.root.get("projects")
+    if (
+        source.client.name != "claude-code"
+        or source.file.keys != source.client.keys
+        or not isinstance(projects, Mapping)
+    ):
+        return
+    read = {each.file.keys for each in sources if each.file.path == source.file.path}
+    for project in projects:
+        keys = ("projects", str(project), *source.client.keys)
+        names = (name for name, entry in replace(source.file, keys=keys).servers.items() if not is_ours(entry))
+        if keys not in read and (found := tuple(names)):
+            yield str(project), found
 
 
 def missing_commands_of(taken: Iterable[Taken], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -70,7 +70,7 @@ def test_without_a_config_a_command_says_where_it_looked(command: tuple[str, ...
     assert done.returncode == 2
     assert done.stderr == (
         f"callability: no config: give `--config`, set `$CALLABILITY_CONFIG`, or write `{home / PLACE}/gateway.yaml` or"
-        f" `{home / PLACE}/gateway.json`\n"
+        f" `{home / PLACE}/gateway.json`; `callability setup` writes it from those of your MCP clients\n"
     )
 
 

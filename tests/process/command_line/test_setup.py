@@ -254,8 +254,8 @@ def events() -> Iterator[str]:
 
 
 def _four_clients(home: Path, url: str, events: str) -> dict[str, Path]:
-    """Write the configs of four clients with nine servers that start, of which two share a name, and one that cannot be
-    known.
+    """Write the configs of four clients with nine servers that start, of which two share a name, one that cannot be
+    known, and one that is switched off.
     """
     script = home / "one.py"
     script.write_text(SERVER)
@@ -294,6 +294,7 @@ def _four_clients(home: Path, url: str, events: str) -> dict[str, Path]:
         + ("disabled_tools = ['e']\n" if name == "e" else "")
         for name in ("e", "f")
     )
+    tables += "[mcp_servers.off]\ncommand = '/bin/off'\nenabled = false\n"
     paths["codex"].write_text(f"model = 'x'\n\n{tables}")
     return paths
 
@@ -314,19 +315,21 @@ async def test_a_setup_takes_nine_servers_of_four_clients_and_gives_each_what_it
     assert "takes `same` as same-vscode; another `same` has another definition" in dry
     said = run("setup", "--yes")
     note(f"dry run of nine servers {planned:.1f} s; with writing and starting {time.perf_counter() - started:.1f} s")
-    assert "9 of 9 servers loaded" in said
+    assert "9 of 9 servers loaded\nswitched off, and not started: `off`\n" in said
     config = load_config(home / ".config/callability/gateway.yaml", {})
     assert {name: agent.servers for name, agent in config.agents.items()} == {
         "claude-code": ("a", "shared"),
         "cursor": ("b", "shared", "same"),
         "vscode": ("same-vscode", "far", "events"),
-        "codex": ("e", "f"),
+        "codex": ("e", "f", "off"),
     }
     assert config.servers["e"].disabled_tools == ("e",)
     assert config.secrets == {"B_TOKEN": SECRET, "FAR_AUTHORIZATION": SECRET}
     assert sorted(json.loads(paths["vscode"].read_text())["servers"]) == ["callability", "unknown"]
     assert json.loads(paths["claude-code"].read_text())["numStartups"] == 3
-    assert "nothing to do" in run("setup", "--yes")
+    again = run("setup", "--yes")
+    assert again.count("  is set up already: it has the entry of the gateway\n") == 3
+    assert "nothing to do" in again
     for path in (home / ".config/callability").rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
     gateway = UserHome(home, "gateway.yaml")
@@ -477,6 +480,15 @@ def test_files_of_a_project_are_for_an_agent_of_their_own(home: Path) -> None:
     (project / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "/bin/here"}}}')
     local = {"mcpServers": {"mine": {"command": "/bin/mine"}}}
     user = {"mcpServers": {"all": {"command": "/bin/all"}}, "projects": {str(project): local, "/elsewhere": local}}
+    (home / ".claude.json").write_text(json.dumps({**user, "mcpServers": {}}))
+    here = f"  leaves `mine` of the project `{project}` to the client: `--project DIR` takes"
+    elsewhere = "  leaves `mine` of the project `/elsewhere` to the client: `--project DIR` takes"
+    said = run("setup", "--dry-run")
+    assert here in said
+    assert elsewhere in said
+    said = run("setup", "--project", str(project), "--dry-run")
+    assert here not in said
+    assert elsewhere in said
     (home / ".claude.json").write_text(json.dumps(user))
     run("install", "claude-code", "--yes")
     config = home / ".config/callability/gateway.yaml"

@@ -251,7 +251,8 @@ def default_config() -> Path:
     there = [directory / name for name in NAMES if os.path.lexists(directory / name)]
     if not there:
         places = " or ".join(as_code(str(directory / name)) for name in NAMES)
-        raise NoConfig(f"no config: give `--config`, set `${VARIABLE}`, or write {places}")
+        setup = "`callability setup` writes it from those of your MCP clients"
+        raise NoConfig(f"no config: give `--config`, set `${VARIABLE}`, or write {places}; {setup}")
     if len(there) > 1:
         sentence = f"`{there[1].name}` is in the same directory, and only one of the two can be the config"
         raise ConfigRefused(
