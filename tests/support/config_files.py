@@ -41,6 +41,15 @@ DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 ONE = "mcpServers:\n  files:\n    "
 
 FAULTY = {
+    "a key and a level of records that are not known, and no place of the tokens": (
+        ONE + "command: x\nrecords: {lvel: all, level: evrything}\ntokens: flie",
+        [
+            "4:1: `records` has no `to`",
+            "4:11: unknown key `lvel` in `records` (did you mean `level`?)",
+            "4:29: `records.level` is `evrything`, which is not known (one of `all`, `refused`)",
+            "5:9: `tokens` is `flie`, which is not known (did you mean `file`?)",
+        ],
+    ),
     "a key that is nearly known": (
         ONE + "comand: x\n    url: http://h",
         ["3:5: unknown key `comand` in server `files` (did you mean `command`?)"],
@@ -365,6 +374,12 @@ FILES = st.fixed_dictionaries(
     optional={
         "mcpServers": VALUES | st.dictionaries(st.sampled_from(["s", "t t", "[key]"]), VALUES | SERVERS, max_size=3),
         "deadlines": VALUES | st.dictionaries(st.sampled_from(["call_seconds", "open_seconds", "x"]), VALUES),
+        "http": VALUES | st.dictionaries(st.sampled_from(["sessions", "x"]), VALUES),
+        "records": VALUES | st.dictionaries(st.sampled_from(["to", "level", "mib", "x"]), VALUES),
+        "agents": VALUES | st.dictionaries(st.sampled_from(["servers", "facts", "x"]), VALUES),
+        "catalog": VALUES | st.dictionaries(st.sampled_from(["s", "[key]"]), VALUES | SERVERS, max_size=3),
+        "tokens": VALUES,
+        "strict_labels": VALUES,
         "approvals": VALUES,
         "`": VALUES,
     },

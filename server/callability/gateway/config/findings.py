@@ -6,6 +6,7 @@ Servers of the catalog are left out: an agent that enables one learns what is no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from callability.gateway.config.model import (
     Deadlines,
     HttpConfig,
     OAuthConfig,
+    RecordsConfig,
     ServerConfig,
     ServerDeadlines,
 )
@@ -110,10 +112,11 @@ _WANTED = {
     "string_type": "text",
     "tuple_type": "a list",
 }
-_DOMAINS = {"type": ("stdio", "http", "sse"), "trust": ("auto", "first_use", "manual")}
+_QUOTED = re.compile(r"'([^']*)'")
 _MODELS: dict[object, type[BaseModel]] = {
     "deadlines": Deadlines,
     "http": HttpConfig,
+    "records": RecordsConfig,
     "agents": AgentConfig,
     "mcpServers": ServerConfig,
     "catalog": CatalogEntry,
@@ -161,16 +164,21 @@ def _model_finding(root: Node, location: Location, fault: Any) -> Finding:
         case _ if kind in _WANTED and isinstance(node, Scalar) and node.value is None:
             return Finding(named.place, "no-value", f"{subject} has no value", "give it one, or leave the key out")
         case "literal_error" if isinstance(node, Scalar) and isinstance(node.value, str):
-            hint = did_you_mean(node.value, _DOMAINS[str(key)])
+            hint = did_you_mean(node.value, _domain(fault))
             return Finding(node.place, "unknown-value", f"{subject} is {as_code(node.value)}, which is not known", hint)
         case _ if kind in _WANTED:
             sentence = f"{subject} is {_kind(node)}, but must be {_WANTED[kind]}"
-            domain = _DOMAINS.get(str(key), ()) if kind == "literal_error" else ()
+            domain = _domain(fault) if kind == "literal_error" else ()
             hint = did_you_mean("", domain) if domain else _retype(node, _WANTED[kind])
             return Finding(node.place, "wrong-type", sentence, hint)
         case _:
             at = named if key == "[key]" or kind == "no-value" else node
             return Finding(at.place, kind, f"{subject} {fault['msg']}", fault.get("ctx", {}).get("hint", ""))
+
+
+def _domain(fault: Any) -> list[str]:
+    """Return the values of which one was expected."""
+    return _QUOTED.findall(str(fault["ctx"]["expected"]))
 
 
 def _subject(location: Location) -> str:
