@@ -93,10 +93,7 @@ func (j *Judgement) Discovery(d Discovery) (Result, error) {
 type Locked struct {
 	// Total is how many locked tools match.
 	Total int
-	// Names are the qualified names of all that match, best first. Names that are not plain must not be shown if the tool is
-	// withheld: Shown leaves them out.
-	Names []string
-	// Shown are the first of them, as many as the limits allow.
+	// Shown are the best of them, as many as the limits allow. A tool that is withheld is shown only if its name is plain.
 	Shown []LockedTool
 	// Locks say what to do about those that are shown, one for each status.
 	Locks []Lock
@@ -123,7 +120,6 @@ func (j *Judgement) Locked(d Discovery) Locked {
 	found := Locked{Total: len(matches)}
 	var shown []*judged
 	for _, tool := range matches {
-		found.Names = append(found.Names, tool.name)
 		if len(shown) < limit && (!tool.withheld || wording.IsPlain(tool.tool)) {
 			text, _ := d.text(tool)
 			found.Shown = append(found.Shown, LockedTool{tool.name, tool.server, tool.tool, text.Description, tool.status})

@@ -456,10 +456,16 @@ func TestLockedToolsAndLimitsAreValuesForAnAnswerOfTheProxysOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := judgement.Locked(callability.Discovery{Query: "git", FoundLocked: judgement.LockedNames()})
-	if found.Total != 2 || !slices.Equal(found.Names, []string{"git:git_reset", "git:git_push"}) || len(found.Shown) != 1 ||
+	if found.Total != 2 || len(found.Shown) != 1 ||
 		found.Shown[0].Name != "git:git_reset" || *found.Shown[0].Description != "Does git_reset." ||
 		len(found.Locks) != 1 || found.Locks[0].Status != callability.StatusDisabledByConfig || found.Notice == "" {
 		t.Errorf("found %+v", found)
+	}
+	if _, known := judgement.Text("git:git_reset"); !known {
+		t.Error("found no text of a tool whose text may be shown")
+	}
+	if _, known := judgement.Text("git:git_push"); known || judgement.Searchable("git:git_push") {
+		t.Error("found a text that is withheld")
 	}
 	for arguments, wanted := range map[string]int{`{"query": "git"}`: 2, `{"query": "git", "limit": 3}`: 3, `{"query": "git", "limit": 4}`: 0} {
 		if found, err := inventory.Adapter.Arguments([]byte(arguments)); found.Limit != wanted || (err != nil) != (wanted == 0) {

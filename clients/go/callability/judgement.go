@@ -171,10 +171,10 @@ func (j *Judgement) Status(name string) Status {
 	return StatusUnspecified
 }
 
-// Text is what the upstream said about a tool when it was judged, by its qualified name; false if no text was known. It must
-// not be shown unless Searchable reports true.
+// Text is what the upstream said about a tool when it was judged, by its qualified name; false if no text was known, or if it
+// is withheld. Do not change what it refers to.
 func (j *Judgement) Text(name string) (ToolText, bool) {
-	if tool := j.tool(name); tool != nil && tool.text != nil {
+	if tool := j.tool(name); tool != nil && tool.text != nil && !tool.withheld {
 		return *tool.text, true
 	}
 	return ToolText{}, false
