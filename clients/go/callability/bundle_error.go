@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The reasons for which a bundle is refused, one for each error code of docs/bundle.md. Compare with errors.Is.
+// The reasons for which a bundle is refused, one for each error code. Compare with errors.Is.
 var (
 	// ErrTooLarge: it has more than MaxBundleBytes.
 	ErrTooLarge = errors.New(refused + "too-large")
@@ -39,7 +39,7 @@ type BundleError struct {
 	detail string
 }
 
-// Code is the error code of docs/bundle.md, such as `damaged`.
+// Code is the error code, such as `damaged`.
 func (e *BundleError) Code() string {
 	if e == nil || e.reason == nil {
 		return ""

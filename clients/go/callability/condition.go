@@ -11,9 +11,13 @@ type Truth uint8
 
 // The values of a condition. The numbers are those of the contract.
 const (
+	// TruthUnspecified: there is no explanation.
 	TruthUnspecified Truth = iota
+	// TruthHolds: the rule decided.
 	TruthHolds
+	// TruthDoesNotHold: the next rule was tried.
 	TruthDoesNotHold
+	// TruthUndetermined: it depends on an unknown fact, so that the tool is held back.
 	TruthUndetermined
 )
 

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// IncludeDisabledSentence is for the description of the discovery tool, on every transport (FR-014).
+	// IncludeDisabledSentence is for the description of the discovery tool, on every transport.
 	IncludeDisabledSentence = "Set `include_disabled` to true to also see tools that exist but cannot be called, why, and" +
 		" who can change that."
-	// IncludeDisabledSchema is the parameter in the schema of the discovery tool, on every transport (FR-014).
+	// IncludeDisabledSchema is the parameter in the schema of the discovery tool, on every transport.
 	IncludeDisabledSchema = `{"type":"boolean","default":false,"description":"Also return tools that exist but cannot be` +
 		` called, with the reason and the remedy."}`
 )
@@ -53,7 +53,7 @@ type Discovery struct {
 }
 
 // Discovery answers a question: without IncludeDisabled, byte for byte as if locked tools did not exist, except for the
-// notice if nothing callable was found (FR-002, FR-009). An error is an *InvalidArgument if the limit is out of range. A
+// notice if nothing callable was found. An error is an *InvalidArgument if the limit is out of range. A
 // schema or annotations that are not JSON are left out. To write an answer in a form of your own, see Locked.
 func (j *Judgement) Discovery(d Discovery) (Result, error) {
 	limits := j.adapter.Limits
@@ -112,7 +112,7 @@ type LockedTool struct {
 }
 
 // Locked returns what a question finds among the locked tools: those of FoundLocked, and those whose text may not be
-// searched by their names alone (FR-006). A limit that is out of range counts as the nearest one.
+// searched by their names alone. A limit that is out of range counts as the nearest one.
 func (j *Judgement) Locked(d Discovery) Locked {
 	limits := j.adapter.Limits
 	limit := min(max(cmp.Or(d.Limit, limits.usual()), 1), limits.max(), limits.locked())
@@ -172,7 +172,7 @@ func (j *Judgement) hits(d Discovery) []*judged {
 	return found
 }
 
-// matches are the locked tools that the query finds: those found by text and those found by name alone, in turn (FR-006).
+// matches are the locked tools that the query finds: those found by text and those found by name alone, in turn.
 func (j *Judgement) matches(d Discovery) []*judged {
 	searched := map[string]*judged{}
 	var byText, unsearched []*judged

@@ -13,8 +13,11 @@ type Bool uint8
 
 // The values of a Bool.
 const (
+	// Unknown was not read, and a later call may know it.
 	Unknown Bool = iota
+	// False is a value that was read.
 	False
+	// True is a value that was read.
 	True
 	// Neither is for a record of an approval: it was read, and is neither true nor false, so that it is unknown until a person
 	// corrects it.
@@ -88,7 +91,9 @@ type ApprovalStatus uint8
 
 // The statuses of an approval record.
 const (
+	// ApprovalUnknown was not read, and a later call may know it.
 	ApprovalUnknown ApprovalStatus = iota
+	// ApprovalApproved: a person approved the tool as it is now.
 	ApprovalApproved
 	// ApprovalPending: nobody has reviewed the tool yet.
 	ApprovalPending
@@ -131,8 +136,8 @@ func Record(disabled Bool, status ApprovalStatus) Approval {
 	return Approval{approvalRecord, disabled, status}
 }
 
-// Read reports whether the approval could be read, and whether there is a record.
-func (a Approval) Read() (readable, record bool) {
+// Known reports whether the approval could be read, and whether there is a record.
+func (a Approval) Known() (readable, record bool) {
 	return a.kind != approvalUnreadable, a.kind == approvalRecord
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/callability/callability/clients/go/search"
 )
 
-// An Adapter turns verdicts into what an agent reads, as docs/adapter.md specifies to the byte. Its zero value has the
+// An Adapter turns verdicts into what an agent reads, to the byte that the specification of adapters has. Its zero value has the
 // defaults. It is never changed, and safe for concurrent use.
 type Adapter struct {
 	// Phrases are the proxy's own verb phrases, by action, such as "enable_tool": "run `proxy enable {server} {tool}`".
@@ -81,7 +81,7 @@ type wordsKey struct {
 }
 
 // Judgement joins the tools that an agent may see with what was decided about them, in their order. The words of the items
-// count, and any others that are given. A tool out of the agent's scope must not be among the items (FR-007).
+// count, and any others that are given. A tool out of the agent's scope must not be among the items.
 func (a Adapter) Judgement(items []Item, words ...Words) *Judgement {
 	found := &Judgement{
 		adapter: a,
@@ -239,7 +239,7 @@ func (j *Judgement) tool(name string) *judged {
 	return nil
 }
 
-// Counts is the JSON object with the counts of each server that has a tool that is not callable (FR-010).
+// Counts is the JSON object with the counts of each server that has a tool that is not callable.
 func (j *Judgement) Counts() json.RawMessage {
 	var found wording.Object
 	for _, each := range j.CountsByServer() {

@@ -150,7 +150,7 @@ func kindOfFact(fact string) string {
 }
 
 // UnknownTool is what an agent reads that called a tool that does not exist for it, with near names among the callable
-// ones. A tool out of the agent's scope gets the same answer (FR-007).
+// ones. A tool out of the agent's scope gets the same answer.
 func (a Adapter) UnknownTool(name string, callable []string) Result {
 	hint := ""
 	if near := nearest(name, callable); len(near) > 0 {
@@ -162,7 +162,7 @@ func (a Adapter) UnknownTool(name string, callable []string) Result {
 	return errorResult("Not called: there is no tool " + wording.Quoted(name) + "." + hint)
 }
 
-// Unavailable is what an agent reads while there is no policy to decide by (A.7). It is no status.
+// Unavailable is what an agent reads while there is no policy to decide by. It is no status.
 func Unavailable(reason string) Result {
 	return errorResult("Not done: " + wording.Sentence(reason, "the policy service gave no answer") + ". Nothing was shown or called;" +
 		" this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the policy service is" +

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/internal/wording"
 	"github.com/callability/callability/clients/go/outcome"
 )
 
@@ -105,7 +106,11 @@ func TestTheAdapterWritesTheBytesOfEveryVector(t *testing.T) {
 			for name, reply := range v.Responses {
 				answers[name] = reply.load()
 			}
-			return string(outcome.LoadMessagesJSON(outcome.LoadMessages(callability.Adapter{Phrases: v.Phrases}, answers, v.Reasons)))
+			var found wording.Object
+			for _, each := range outcome.LoadMessages(callability.Adapter{Phrases: v.Phrases}, answers, v.Reasons) {
+				found.Text(each.Status.String(), each.Text)
+			}
+			return string(found.JSON())
 		},
 		"near_names": unknownTool,
 		"rejection": func(_ *testing.T, v vectorJSON, _ judgementJSON) string {

@@ -53,8 +53,11 @@ type LiftedBy uint8
 
 // Who can lift a status.
 const (
+	// LiftedByUnspecified: there is no verdict.
 	LiftedByUnspecified LiftedBy = iota
+	// LiftedByUser: the user.
 	LiftedByUser
+	// LiftedByOperator: the operator, and not the user.
 	LiftedByOperator
 	// LiftedByUndetermined: it is not known who.
 	LiftedByUndetermined
@@ -77,6 +80,7 @@ type Retry uint8
 
 // When a call may succeed.
 const (
+	// RetryUnspecified: there is no verdict.
 	RetryUnspecified Retry = iota
 	// RetryNever: not until somebody lifts the status.
 	RetryNever
@@ -131,7 +135,7 @@ func (v Verdict) Undetermined() bool {
 	return v.policy != nil && v.number >= 0 && v.policy.verdicts[v.number].undetermined
 }
 
-// WithholdText reports whether text from the upstream must neither be shown nor searched (A.3).
+// WithholdText reports whether text from the upstream must neither be shown nor searched.
 func (v Verdict) WithholdText() bool {
 	return v.policy == nil || v.number < 0 || v.policy.verdicts[v.number].withhold
 }

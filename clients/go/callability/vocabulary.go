@@ -96,7 +96,7 @@ func (f ServerFacts) sent() sentFacts {
 }
 
 func (f ToolFacts) sent() sentFacts {
-	readable, _ := f.Approval.Read()
+	readable, _ := f.Approval.Known()
 	return sentFacts{subjectTool, f.Labels, f.Declared, []sentGroup{
 		{"tool.config_denied", f.ConfigDenied != Unknown}, {"approval", readable}, {"annotations", f.Annotations != nil},
 		{"tool.label", f.Labels != nil},

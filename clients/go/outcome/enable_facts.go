@@ -10,10 +10,13 @@ import (
 // contract; the zero value is unknown.
 type EnableCredentials uint8
 
-// CredentialsComplete: every variable is set, or none is needed. CredentialsMissing: at least one is not.
+// Whether the variables are set.
 const (
+	// CredentialsUnknown: not given, and read as unknown.
 	CredentialsUnknown EnableCredentials = iota
+	// CredentialsComplete: every one is set, or none is needed.
 	CredentialsComplete
+	// CredentialsMissing: at least one is not.
 	CredentialsMissing
 )
 
@@ -33,14 +36,19 @@ func (c *EnableCredentials) UnmarshalText(text []byte) error {
 // zero value is unknown.
 type EnableAuthorization uint8
 
-// AuthorizationNoDialog: it is needed, and this session cannot show a dialog. AuthorizationUnanswered: the user was asked,
-// and had not answered when the attempt ended.
+// How the request ended.
 const (
+	// AuthorizationUnknown: not given, and read as unknown.
 	AuthorizationUnknown EnableAuthorization = iota
+	// AuthorizationNotNeeded: the server asked for none.
 	AuthorizationNotNeeded
+	// AuthorizationGranted: the user authorized it.
 	AuthorizationGranted
+	// AuthorizationDeclined: the user declined, in the dialog or at the provider.
 	AuthorizationDeclined
+	// AuthorizationNoDialog: it is needed, and this session cannot show a dialog.
 	AuthorizationNoDialog
+	// AuthorizationUnanswered: the user was asked, and had not answered when the attempt ended.
 	AuthorizationUnanswered
 )
 
@@ -59,12 +67,15 @@ func (a *EnableAuthorization) UnmarshalText(text []byte) error {
 // An EnableEnd says how the attempt to connect ended. Its numbers are those of the contract; the zero value is unknown.
 type EnableEnd uint8
 
-// EndConnected: the server is connected, and its tools are listed. EndCancelled: the last waiting caller left, or the
-// server was disabled. EndFailed: it failed, or its deadline passed.
+// How the attempt ended.
 const (
+	// EndUnknown: not given, and read as unknown.
 	EndUnknown EnableEnd = iota
+	// EndConnected: the server is connected, and its tools are listed.
 	EndConnected
+	// EndCancelled: the last waiting caller left, or the server was disabled.
 	EndCancelled
+	// EndFailed: it failed, or its deadline passed.
 	EndFailed
 )
 

@@ -12,13 +12,21 @@ type LoadPhase uint8
 
 // The phases of a load.
 const (
+	// PhaseUnknown: not given, and read as unknown.
 	PhaseUnknown LoadPhase = iota
+	// PhaseConfig: the entry of the server was read.
 	PhaseConfig
+	// PhaseResolve: the name of the server's host was looked up.
 	PhaseResolve
+	// PhaseConnect: the connection was made, or the process was started.
 	PhaseConnect
+	// PhaseTLS: TLS was agreed on.
 	PhaseTLS
+	// PhaseRequest: the connection was established, and a request was sent.
 	PhaseRequest
+	// PhaseResponse: an answer was awaited or read.
 	PhaseResponse
+	// PhaseList: the session was established, and the tools were being listed.
 	PhaseList
 )
 
@@ -35,21 +43,35 @@ func (p *LoadPhase) UnmarshalText(text []byte) error { return enum.Parse(p, text
 // A LoadFailure is what ended a load. Its numbers are those of the contract; the zero value is unknown.
 type LoadFailure uint8
 
-// The failures of a load; FailureNone: the tools are loaded.
+// The failures of a load.
 const (
+	// FailureUnknown: not given, and read as unknown.
 	FailureUnknown LoadFailure = iota
+	// FailureNone: nothing failed: the tools are loaded.
 	FailureNone
+	// FailureTimeout: a deadline passed, whatever was awaited.
 	FailureTimeout
+	// FailureRefused: the connection was refused: nothing listens on the port.
 	FailureRefused
+	// FailureReset: the connection was reset.
 	FailureReset
+	// FailureClosed: the connection ended before the answer was complete.
 	FailureClosed
+	// FailureNameNotFound: the name of the host was not found.
 	FailureNameNotFound
+	// FailureTLS: TLS failed, a certificate that is not trusted included.
 	FailureTLS
+	// FailureBadConfig: the entry of the server is malformed.
 	FailureBadConfig
+	// FailureMissingCommand: the command of the server is not there, or cannot be run.
 	FailureMissingCommand
+	// FailureExited: the process exited before it answered.
 	FailureExited
+	// FailureNotMCP: the answer was not MCP.
 	FailureNotMCP
+	// FailureHTTPStatus: the answer was an HTTP status that is an error, or a redirect that is not followed.
 	FailureHTTPStatus
+	// FailureOther: something else failed.
 	FailureOther
 )
 

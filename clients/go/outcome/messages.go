@@ -18,10 +18,15 @@ type LoadStatus uint8
 
 // The statuses of a load.
 const (
+	// LoadUnspecified: there is no answer, or one of a later version.
 	LoadUnspecified LoadStatus = iota
+	// LoadAvailable: the tools are loaded.
 	LoadAvailable
+	// LoadTransient: the tools are not there yet, and a later attempt may succeed without help: the server is starting up.
 	LoadTransient
+	// LoadDenied: the server refused access by a decision. There is no further attempt.
 	LoadDenied
+	// LoadPermanent: the server needs attention: waiting does not help.
 	LoadPermanent
 )
 
@@ -42,14 +47,23 @@ type EnableStatus uint8
 
 // The statuses of an enable.
 const (
+	// EnableUnspecified: there is no answer, or one of a later version.
 	EnableUnspecified EnableStatus = iota
+	// EnableUnknownServer: the catalog has no such server, or the agent may not see it.
 	EnableUnknownServer
+	// EnableAlreadyEnabled: the server was connected already.
 	EnableAlreadyEnabled
+	// EnableMissingCredentials: a variable that the server needs is not set. Nothing was connected.
 	EnableMissingCredentials
+	// EnableEnabled: the server is connected now, and its tools are listed.
 	EnableEnabled
+	// EnableDeclined: the user declined the authorization.
 	EnableDeclined
+	// EnableAuthorizationRequired: the server needs an authorization, and this session cannot show a dialog.
 	EnableAuthorizationRequired
+	// EnableCancelled: the attempt was cancelled.
 	EnableCancelled
+	// EnableConnectFailed: the connection failed, or its outcome could not be determined.
 	EnableConnectFailed
 )
 
@@ -69,12 +83,15 @@ func (s EnableStatus) known() bool { return EnableUnknownServer <= s && s <= Ena
 // An EnableEntry says what happens to the catalog entry that an enable uses. Its numbers are those of the contract.
 type EnableEntry uint8
 
-// EntryNone: there is none, since no attempt was made. EntryRolledBack: it is removed, and what the attempt opened is
-// closed.
+// What happens to the entry.
 const (
+	// EntryUnspecified: there is no answer, or one of a later version.
 	EntryUnspecified EnableEntry = iota
+	// EntryNone: there is none: no attempt was made.
 	EntryNone
+	// EntryKept: it stays.
 	EntryKept
+	// EntryRolledBack: it is removed, and what the attempt opened is closed.
 	EntryRolledBack
 )
 
@@ -210,15 +227,6 @@ func serversText(named []string, others int) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(named, ", "), others)
 	}
 	return strings.Join(named, ", ")
-}
-
-// LoadMessagesJSON is the JSON object with the messages, by status.
-func LoadMessagesJSON(messages []LoadMessage) []byte {
-	var found wording.Object
-	for _, each := range messages {
-		found.Text(each.Status.String(), each.Text)
-	}
-	return found.JSON()
 }
 
 // EnableDetails are what else is known about an enable.

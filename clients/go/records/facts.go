@@ -81,7 +81,7 @@ var approvalNames = map[callability.ApprovalStatus]string{
 }
 
 func approvalOf(given callability.Approval) *approval {
-	readable, isRecord := given.Read()
+	readable, isRecord := given.Known()
 	if !readable {
 		return nil
 	}

@@ -1,5 +1,5 @@
 // Package records writes a record of each decision of a proxy about a call: who was refused what, and by which rule. The
-// records are those of docs/records.md, with `by: client`; `callability records` shows, counts and replays them.
+// records are those of the gateway, with `by: client`; `callability records` shows, counts and replays them.
 //
 //	recorder, err := records.Open("/var/lib/proxy/records", records.Options{})
 //	...

@@ -128,7 +128,7 @@ func toolMessage(facts callability.ToolFacts) *v1.ToolFacts {
 }
 
 func approvalMessage(approval callability.Approval) *v1.Approval {
-	readable, record := approval.Read()
+	readable, record := approval.Known()
 	if !readable {
 		return nil
 	}

@@ -10,12 +10,15 @@ import (
 // A ReplicaState is what is known of a replica.
 type ReplicaState uint8
 
-// A replica whose health has not been read is asked like one that serves. One that did not answer in time is suspect until
-// it says again that it serves.
+// The states of a replica.
 const (
+	// ReplicaUnknown: its health has not been read. It is asked like one that serves.
 	ReplicaUnknown ReplicaState = iota
+	// ReplicaServing: it says that it serves.
 	ReplicaServing
+	// ReplicaDown: it cannot be reached, or says that it does not serve.
 	ReplicaDown
+	// ReplicaSuspect: it did not answer in time, and has not said since that it serves.
 	ReplicaSuspect
 )
 

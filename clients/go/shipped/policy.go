@@ -2,7 +2,7 @@
 //
 //	verdict := shipped.Policy().Decide(agent, tool)
 //
-// It is the policy of the version of this module. To change a rule, compile a policy of your own: see docs/go.md.
+// It is the policy of the version of this module. To change a rule, compile a policy of your own by `callability bundle build`.
 package shipped
 
 import (

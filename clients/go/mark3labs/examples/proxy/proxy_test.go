@@ -69,7 +69,7 @@ func recorded(server string, tool callabilitytest.Tool) toolRecord {
 		Server: server, Name: tool.Name, Description: tool.Description, Schema: json.RawMessage(`{"type":"object"}`),
 		Denied: tool.Facts.ConfigDenied == callability.True,
 	}
-	readable, record := tool.Facts.Approval.Read()
+	readable, record := tool.Facts.Approval.Known()
 	if found.Damaged = !readable; record {
 		disabled, status := tool.Facts.Approval.Fields()
 		found.Disabled = disabled == callability.True
