@@ -50,7 +50,7 @@ type Arguments struct {
 }
 
 // Arguments reads the arguments of the discovery tool from their JSON object. Others are ignored, and null counts as left
-// out. An error is an *InvalidArgument.
+// out. An error is an *[InvalidArgument].
 func (a Adapter) Arguments(arguments []byte) (Arguments, error) {
 	given := map[string]any{}
 	if text := bytes.TrimSpace(arguments); len(text) > 0 {

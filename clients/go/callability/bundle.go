@@ -50,7 +50,7 @@ func NotBefore(sequence uint64) Option {
 }
 
 // ReadPolicy reads a bundle, such as one from go:embed, and checks all of it. The bundle is untrusted input until then.
-// The policy does not refer to the bytes afterwards. An error is a *BundleError.
+// The policy does not refer to the bytes afterwards. An error is a *[BundleError].
 func ReadPolicy(bundle []byte, options ...Option) (*Policy, error) {
 	var wanted demands
 	for _, option := range options {
@@ -84,7 +84,7 @@ func ReadPolicy(bundle []byte, options ...Option) (*Policy, error) {
 	return newPolicy(payload, envelope.digest), nil
 }
 
-// ReadPolicyFile reads a bundle from a regular file. An error wraps a *BundleError, or is one of the file.
+// ReadPolicyFile reads a bundle from a regular file. An error wraps a *[BundleError], or is one of the file.
 func ReadPolicyFile(path string, options ...Option) (*Policy, error) {
 	file, _, err := regular.Open(path)
 	if err != nil {

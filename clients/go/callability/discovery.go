@@ -53,7 +53,7 @@ type Discovery struct {
 }
 
 // Discovery answers a question: without IncludeDisabled, byte for byte as if locked tools did not exist, except for the
-// notice if nothing callable was found. An error is an *InvalidArgument if the limit is out of range. A
+// notice if nothing callable was found. An error is an *[InvalidArgument] if the limit is out of range. A
 // schema or annotations that are not JSON are left out. To write an answer in a form of your own, see Locked.
 func (j *Judgement) Discovery(d Discovery) (Result, error) {
 	limits := j.adapter.Limits

@@ -190,7 +190,8 @@ func (a *Annotations) hints() (readOnly, destructive, idempotent, openWorld stri
 // ErrNoPolicy says that there was no policy to decide by.
 var ErrNoPolicy = errors.New("callability: there is no policy")
 
-// An ItemError says what is wrong with a tool, a server or an agent. Its verdict is StatusDisabledUnknown, its text withheld.
+// An ItemError says what is wrong with a tool, a server or an agent. Its verdict is [StatusDisabledUnknown], its text
+// withheld.
 type ItemError struct {
 	// Reason is a stable name of the kind of error, as in the contract, such as NAME_TOO_LONG.
 	Reason string

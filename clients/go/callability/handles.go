@@ -101,7 +101,7 @@ func (s *Server) known() ServerFacts {
 	return s.facts
 }
 
-// With returns a handle of the same server with other facts. The tools of this one keep its facts: see Tool.On.
+// With returns a handle of the same server with other facts. The tools of this one keep its facts: see [Tool.On].
 func (s *Server) With(facts ServerFacts) *Server {
 	if s == nil || s.name == nil {
 		return NewServer("", facts)

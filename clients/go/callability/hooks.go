@@ -2,7 +2,7 @@ package callability
 
 import "context"
 
-// Hooks receive what a PolicyStore, an Inventory and a client report about themselves. Each may be nil; the zero Hooks
+// Hooks receive what a [PolicyStore], an Inventory and a client report about themselves. Each may be nil; the zero Hooks
 // report nothing. They are called from several goroutines, must not block, and receive no name of a tool, a server or an
 // agent, nor any text of theirs.
 type Hooks struct {

@@ -163,7 +163,7 @@ func (j *Judgement) Searchable(name string) bool {
 	return tool != nil && !tool.withheld
 }
 
-// Status is the status of a tool; StatusUnspecified if it is not in the judgement.
+// Status is the status of a tool; [StatusUnspecified] if it is not in the judgement.
 func (j *Judgement) Status(name string) Status {
 	if tool := j.tool(name); tool != nil {
 		return tool.status

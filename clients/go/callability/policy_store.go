@@ -37,7 +37,7 @@ func (s *PolicyStore) Replace(bundle []byte) error {
 	return s.replace(func(options []Option) (*Policy, error) { return ReadPolicy(bundle, options...) })
 }
 
-// ReplaceFile does with a file what Replace does with a bundle. An error wraps a *BundleError, or is one of the file.
+// ReplaceFile does with a file what Replace does with a bundle. An error wraps a *[BundleError], or is one of the file.
 func (s *PolicyStore) ReplaceFile(path string) error {
 	return s.replace(func(options []Option) (*Policy, error) { return ReadPolicyFile(path, options...) })
 }

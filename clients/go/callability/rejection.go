@@ -7,8 +7,8 @@ import (
 	"github.com/callability/callability/clients/go/internal/wording"
 )
 
-// Rejection is what an agent reads that called a tool, and whether there is anything to say: not about a callable tool, which
-// the proxy calls. Inventory.Decide does this by the name that the agent gave.
+// Rejection is what an agent reads that called a tool, and whether there is anything to say: not about a callable tool,
+// which the proxy calls. [Inventory.Decide] does this by the name that the agent gave.
 func (a Adapter) Rejection(item Item) (Result, bool) {
 	if item.Answer.Status == StatusCallable {
 		return Result{}, false

@@ -9,7 +9,7 @@ import (
 // A Status says why a tool can or cannot be called. Its numbers are those of the contract.
 type Status uint8
 
-// The statuses of a tool. Only a tool with StatusCallable is called.
+// The statuses of a tool. Only a tool with [StatusCallable] is called.
 const (
 	// StatusUnspecified: there is no verdict.
 	StatusUnspecified Status = iota
@@ -111,7 +111,7 @@ type Verdict struct {
 // Callable reports whether the tool can be called now.
 func (v Verdict) Callable() bool { return v.Status() == StatusCallable }
 
-// Status is the answer. An item with an error and a status of a later version have StatusDisabledUnknown.
+// Status is the answer. An item with an error and a status of a later version have [StatusDisabledUnknown].
 func (v Verdict) Status() Status {
 	if v.policy == nil {
 		return StatusUnspecified
@@ -151,8 +151,8 @@ func (v Verdict) LiftedBy() LiftedBy {
 	return v.policy.verdicts[v.number].liftedBy
 }
 
-// Retry says when the same call may succeed without a change. An undetermined verdict has RetryLater only if some values
-// that unknown facts can have by themselves make the tool callable. A tool with an error has RetryNever.
+// Retry says when the same call may succeed without a change. An undetermined verdict has [RetryLater] only if some values
+// that unknown facts can have by themselves make the tool callable. A tool with an error has [RetryNever].
 func (v Verdict) Retry() Retry {
 	if v.policy == nil {
 		return RetryUnspecified

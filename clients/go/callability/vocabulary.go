@@ -7,7 +7,7 @@ import (
 )
 
 // A Vocabulary is what a policy can read and name: compare a proxy's config with it at start, and after each change of the
-// policy. Policy.Check does so for facts.
+// policy. [Policy.Check] does so for facts.
 type Vocabulary struct {
 	// Labels are the labels that the rule file declares, in its order.
 	Labels []DeclaredLabel
@@ -72,7 +72,7 @@ type Finding struct {
 	Near  string
 }
 
-// Facts are ServerFacts, ToolFacts or AgentFacts.
+// Facts are [ServerFacts], [ToolFacts] or [AgentFacts].
 type Facts interface{ sent() sentFacts }
 
 // sentFacts are what facts hold by name, and whether each group is there.

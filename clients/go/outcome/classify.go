@@ -6,7 +6,7 @@ import (
 )
 
 // ClassifyLoad decides how the load of a server's tools ended. Without a policy, and for a status of a later version, the
-// answer has LoadUnspecified, which counts as permanent.
+// answer has [LoadUnspecified], which counts as permanent.
 func ClassifyLoad(policy *callability.Policy, facts LoadFacts) LoadAnswer {
 	decided, ok := link.Decide(policy, link.Loads, facts.values())
 	if !ok {
@@ -29,7 +29,7 @@ func ClassifyLoad(policy *callability.Policy, facts LoadFacts) LoadAnswer {
 }
 
 // ClassifyEnable decides how an enable of a server ended. Without a policy, and for a status of a later version, the answer
-// has EnableUnspecified, which counts as a failed connection.
+// has [EnableUnspecified], which counts as a failed connection.
 func ClassifyEnable(policy *callability.Policy, facts EnableFacts) EnableAnswer {
 	decided, ok := link.Decide(policy, link.Enables, facts.values())
 	if !ok {

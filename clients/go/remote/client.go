@@ -42,7 +42,7 @@ var reconnect = backoff.Config{
 var alive = keepalive.ClientParameters{Time: 310 * time.Second, Timeout: 10 * time.Second}
 
 // ErrUnavailable says that there is no answer: no replica decided in time, or the service refuses the caller. Nothing is
-// called then: see callability.Unavailable.
+// called then: see [callability.Unavailable].
 var ErrUnavailable = errors.New("remote: the policy service gave no answer")
 
 // ErrInsecure says that an address is not on this machine, and no credentials were given.
@@ -197,8 +197,8 @@ func (c *Client) States() map[string]ReplicaState {
 	return found
 }
 
-// Check decides about one tool, for the call path. An error wraps ErrUnavailable, or is a refusal of the request as invalid
-// (codes.InvalidArgument).
+// Check decides about one tool, for the call path. An error wraps [ErrUnavailable], or is a refusal of the request as
+// invalid (codes.InvalidArgument).
 func (c *Client) Check(ctx context.Context, agent *callability.Agent, tool *callability.Tool) (callability.Answer, error) {
 	reply, err := v1.NewCallabilityServiceClient(c).CheckTool(ctx, CheckRequest(agent, tool))
 	if err != nil {
