@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 import callability
 from callability.cli.terminal import run_guarded
+from callability.contract.finding import as_code
 
 BASE = ""
 """The extra of a command that the base installation runs."""
@@ -251,6 +254,39 @@ WithoutExtra = Callable[[str, str, ImportError], Callable[..., None]]
 """What becomes of a command, by its name and its extra, if importing it failed."""
 
 
+class _Commands(TyperGroup):
+    """The commands; a value that an option cannot have is refused in words of ours."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = _refusal_of(error)
+            raise
+
+
+_BOUNDS = {
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+def _refusal_of(error: typer.BadParameter) -> str:
+    """Return why a value is refused; the library that reads it has words for those who program with it."""
+    faults = getattr(error.__cause__, "errors", None)
+    if faults is None:
+        return error.message
+    fault = faults()[0]
+    if words := _BOUNDS.get(fault["type"]):
+        bounds = {name: f"{bound:,}".removesuffix(".0") for name, bound in fault.get("ctx", {}).items()}
+        return f"{words.format(**bounds)}, and is {as_code(str(fault['input']))}"
+    return _QUOTED.sub(r"`\1`", fault["msg"].removeprefix("Value error, ").removesuffix("."))
+
+
 def application(arguments: Sequence[str], without_extra: WithoutExtra = refuse_without_extra) -> typer.Typer:
     """Return the command line for a call with these arguments.
 
@@ -262,6 +298,7 @@ def application(arguments: Sequence[str], without_extra: WithoutExtra = refuse_w
     """
     made = typer.Typer(
         name="callability",
+        cls=_Commands,
         help="Say why an AI agent cannot call a tool that exists, and what it should tell its user.",
         epilog="Exit code 0: done. 1: a file is refused, or something failed. 2: usage error. Each command's help has"
         " the details.",

@@ -96,6 +96,26 @@ def test_a_number_of_calls_below_one_is_refused_in_our_own_words() -> None:
         assert f"must be a whole number of at least 1, and is `{number}`" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        ("table --format sql --dialect", "oracle"),
+        ("agents add new --token --days", "0"),
+        ("agents add new --token --days", "9999"),
+        ("agents add new --token --days", "1.5"),
+        ("healthcheck --timeout", "soon"),
+        ("setup --secrets", "safe"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_refused_without_words_of_a_library(command: str, value: str) -> None:
+    """Older versions of the library that reads options have other words, and none of those."""
+    done = callability(*command.split(), value)
+    assert done.returncode == 2
+    assert value in done.stderr
+    for words in ("Value error", "Input should", "parse string", "valid integer, "):
+        assert words not in done.stderr
+
+
 def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:
     """A warning is reported; it refuses the policy only with `--strict`."""
     text = (POLICY / "callability.yaml").read_text()
