@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -125,7 +126,30 @@ def read_inventory(path: Path) -> CheckToolsRequest:
         return _read_request(data)
     except (ParseError, ValueError, RecursionError) as error:
         wanted = "wanted the JSON that `callability inventory` writes; `callability inventory diff` compares tables"
-        leave(f"{as_code(str(path))} is not an inventory: {str(error)[:200]} ({wanted})", 1)
+        leave(f"{as_code(str(path))} is not an inventory: {_fault_of(error)} ({wanted})", 1)
+
+
+_FIELD = re.compile(r"Failed to parse (\w+) field")
+_UNKNOWN = re.compile(r'has no field named "([^"]*)"')
+
+
+def _fault_of(error: Exception) -> str:
+    """Return what is wrong; the libraries that read it have words for those who program with them."""
+    match error:
+        case json.JSONDecodeError():
+            return f"it is not valid JSON at line {error.lineno}, column {error.colno}"
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case ValueError():
+            return "it has a number with too many digits"
+        case RecursionError():
+            return "it is nested too deeply"
+    place, unknown = ".".join(_FIELD.findall(str(error))), _UNKNOWN.search(str(error))
+    if unknown:
+        return (
+            f"it has a key {as_code(unknown[1])}" + (f" in {as_code(place)}" if place else "") + ", which is not known"
+        )
+    return f"the value of {as_code(place)} is of another type" if place else "it holds no JSON object"
 
 
 def _read(path: Path) -> bytes:
@@ -140,7 +164,7 @@ def _read(path: Path) -> bytes:
 def _read_request(data: bytes) -> CheckToolsRequest:
     content = json.loads(data)
     if not isinstance(content, dict):
-        raise ParseError("it holds no JSON object")
+        raise ParseError
     return ParseDict(content, CheckToolsRequest())
 
 

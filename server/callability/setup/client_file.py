@@ -24,6 +24,8 @@ from callability.setup.clients import ConfigForm
 MOST_BYTES = 64 * 1024 * 1024
 _BOM = "\ufeff"
 _LINE_END = re.compile("\r\n|[\r\n]")
+_TOML_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)$")
+_QUOTED = re.compile(r"'([^']*)'")
 _WHITE = re.compile(r"[ \t\r\n]*")
 _FIRST_KEY = re.compile(r"\{(\s*)")
 _NAME = "servers.json"
@@ -141,10 +143,20 @@ def content_of(data: bytes, form: ConfigForm, name: str) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         raise Unusable(f"{name}:{error.lineno}:{error.colno}: is not valid JSON here") from error
     except tomllib.TOMLDecodeError as error:
-        raise Unusable(f"{name}: is not valid TOML: {error}") from error
+        raise Unusable(_toml_fault(name, text, str(error))) from error
     if not isinstance(found, Mapping):
         raise Unusable(f"{name}: is no mapping")
     return found
+
+
+def _toml_fault(name: str, text: str, message: str) -> str:
+    """Return what the TOML library found, without its words, which are for those who program with it."""
+    found = _TOML_PLACE.search(message)
+    lines = text.splitlines() or [""]
+    place = Place(name, *map(int, found.groups())) if found else Place(name, len(lines), len(lines[-1]) + 1)
+    if message.startswith("Cannot declare"):
+        return f"{place}: table {as_code('.'.join(_QUOTED.findall(message)))} is repeated"
+    return f"{place}: {'a key is repeated' if message.startswith('Cannot overwrite') else 'is not valid TOML here'}"
 
 
 def _tree(keys: tuple[str, ...], insert: Mapping[str, Mapping[str, object]]) -> Tree:

@@ -576,21 +576,25 @@ def test_a_client_whose_config_cannot_be_used_is_left_and_the_others_are_set_up(
     (home / ".claude").mkdir()
     settings = home / ".claude/settings.json"
     settings.write_text("{")
-    for name in ("claude-code", "codex"):
+    codex = home / ".codex/config.toml"
+    codex.parent.mkdir()
+    codex.write_text("[mcp_servers.one]\ncommand = '/a'\n[mcp_servers.one]\n")
+    for name in ("claude-code", "goose"):
         _written(next(client for client in CLIENTS if client.name == name), home)
     done = callability("setup", "--yes")
     assert done.returncode == 1
     for said in (
+        f"{codex}:3:17: table `mcp_servers.one` is repeated",
         f"{cursor}:4:3: key `git` is repeated",
         f"{gemini}:2:3: key `mcpServers` is repeated; keep one of the two",
         f"{windsurf}:1:24: is not valid JSON here",
         f"{settings}:1:2: is not valid JSON here",
     ):
         assert f"left as it is: {said}\n" in done.stderr
-    assert "4 files cannot be used: correct what is named above, and run this again" in done.stderr
-    assert list(load_config(home / ".config/callability/gateway.yaml").agents) == ["codex"]
+    assert "5 files cannot be used: correct what is named above, and run this again" in done.stderr
+    assert list(load_config(home / ".config/callability/gateway.yaml").agents) == ["goose"]
     run("setup", "--undo", "--yes")
-    (home / ".codex/config.toml").unlink()
+    (home / ".config/goose/config.yaml").unlink()
     done = callability("setup", "--yes")
     assert done.returncode == 1
     assert done.stdout == ""

@@ -364,14 +364,26 @@ def test_an_inventory_is_that_of_an_agent_where_one_is_named(tmp_path: Path) -> 
     assert callability("inventory", "--config", str(tmp_path / "mcp_config.json"), "--agent", "x").returncode == 2
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"servers": 3}', '{"tools": []}', "\udcff"])
-def test_what_is_no_inventory_is_refused(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("", "it is not valid JSON at line 1, column 1"),
+        ("[]", "it holds no JSON object"),
+        ('{"servers": 3}', "the value of `servers` is of another type"),
+        ('{"servers": [{"name": 3}]}', "the value of `servers.name` is of another type"),
+        ('{"servers": [{"tool": []}]}', "it has a key `tool` in `servers`, which is not known"),
+        ('{"tools": []}', "it has a key `tools`, which is not known"),
+        ("\udcff", "it is not UTF-8"),
+        ("[" * 100_000, "it is nested too deeply"),
+    ],
+)
+def test_what_is_no_inventory_is_refused(content: str, fault: str, tmp_path: Path) -> None:
     """It says so, and where."""
     path = tmp_path / "inventory.json"
     path.write_text(content, errors="surrogateescape")
     done = callability("diff", str(POLICY), str(POLICY), "--inventory", str(path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"callability: `{path}` is not an inventory: ")
+    assert done.stderr.startswith(f"callability: `{path}` is not an inventory: {fault} (wanted")
 
 
 def test_a_table_is_printed_as_sql() -> None:
