@@ -84,7 +84,6 @@ def test_servers_are_replaced_and_put_back_and_the_rest_stays(
     ("form", "text"),
     [
         (ConfigForm.TOML, 'mcp_servers.x.command = "hush-hush"\nz = 1\n'),
-        (ConfigForm.JSON, '{"mcpServers": {"x": {"a": "hush-hush", "a": 2}}}'),
         (ConfigForm.JSON, '{"mcpServers": ["hush-hush"]}'),
     ],
 )
@@ -96,3 +95,23 @@ def test_a_file_that_cannot_be_edited_is_left_to_a_person(form: ConfigForm, text
     with pytest.raises(Unusable, match="edit it by hand") as error:
         with_members(file, file.servers, OURS)
     assert "hush-hush" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"mcpServers":\r\n {"x": {"a": "hush-hush",\r\n  "a": 2}}}', ":3:3: key `a` is repeated"),
+        ('{"mcpServers": {"x": {"a": "hush-hush", "a": 2}}}', ":1:41: key `a` is repeated"),
+        ('// \u2028\n{"mcpServers": {}, "mcpServers": {"x": "hush-hush"}}', ":2:20: key `mcpServers` is repeated"),
+    ],
+)
+def test_a_key_that_is_repeated_is_found_when_the_file_is_read(text: str, place: str, tmp_path: Path) -> None:
+    """A client takes one of the two, and it cannot be known which; what is beside the servers does not matter."""
+    path = tmp_path / "file.json"
+    path.write_bytes(text.encode())
+    with pytest.raises(Unusable) as error:
+        read_client_file(path, ConfigForm.JSON, SERVERS)
+    assert str(error.value).startswith(f"{path}{place}")
+    assert "hush-hush" not in str(error.value)
+    path.write_text('{"a": 1, "a": 2, "mcpServers": {"x": {}}}')
+    assert read_client_file(path, ConfigForm.JSON, SERVERS).servers == {"x": {}}
