@@ -156,12 +156,14 @@ def _is_chain(changes: list[FileChange]) -> bool:
 
 
 def _remove_added(config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, agents: set[str] | None) -> bytes | None:
-    data, kept = now, []
+    data, gone, kept = now, [], []
     try:
         for run in reversed(runs):
             for name in (each for each in run.agents if agents is None or each in agents):
+                before = data
                 data, is_gone = _remove_agent(config, data, name, run)
                 kept += [] if is_gone else [f"agent {as_code(name)}"]
+                gone += [f"agent {as_code(name)}"] if data != before else []
             for name, entry in run.servers.items() if agents is None else ():
                 root: Any = document.plain(document.parse(data, str(config)))
                 used = any(name in agent.get("servers", ()) for agent in (root.get("agents") or {}).values())
@@ -169,6 +171,7 @@ def _remove_added(config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, a
                     kept += [f"server {as_code(name)}"] if name in (root.get("mcpServers") or {}) else []
                 else:
                     data = without(data, str(config), ("mcpServers", name))
+                    gone.append(f"server {as_code(name)}")
         root = document.plain(document.parse(data, str(config)))
         if (
             agents is None
@@ -183,7 +186,8 @@ def _remove_added(config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, a
         raise Unusable(f"{config}: what was added cannot be removed without touching something else") from None
     stays = f"; what was edited or is used stays: {', '.join(kept)}" if kept else ""
     if data != now or kept:
-        undo.lines.append(f"{config}: will be without what was added{stays}")
+        added = ", ".join(dict.fromkeys(gone))
+        undo.lines.append(f"{config}: will be without what was added{': ' if added else ''}{added}{stays}")
     return data
 
 

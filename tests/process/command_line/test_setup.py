@@ -621,7 +621,7 @@ def test_an_undo_says_what_it_will_do_before_a_person_agrees(home: Path) -> None
     assert callability("setup", "--undo").returncode == 1
     assert {file: file.read_bytes() for file in written} == written
     assert "nothing to undo: Zed is not installed" in run("uninstall", "zed")
-    assert f"{config}: will be without what was added" in run("uninstall", "codex", "--yes")
+    assert f"{config}: will be without what was added: agent `codex`\n" in run("uninstall", "codex", "--yes")
     assert "nothing to undo: Codex is not installed" in run("uninstall", "codex")
     config.unlink()
     run("setup", "--undo", "--yes")
