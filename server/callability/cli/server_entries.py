@@ -22,7 +22,8 @@ from callability.contract.finding import Severity, as_code, did_you_mean, list_n
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, replace, turn, without
 from callability.files.spelling import Tree
-from callability.gateway.config import CatalogEntry, Config, ServerConfig
+from callability.gateway.config import CatalogEntry, Config, ServerConfig, load_approvals
+from callability.gateway.config.approvals import DEFAULT_APPROVALS, read_seen, seen_beside
 from callability.gateway.config.findings import findings, unfit_variables, unset_variables
 from callability.gateway.config.secrets_file import SECRETS_FILE, with_secrets, written_secrets
 from callability.setup.client_file import Unusable
@@ -139,8 +140,9 @@ def deny(
 ) -> None:
     """Deny tools of a server by its lists in the config, for every agent.
 
-    A running gateway applies it. Only the operator lifts it again. Exit code 0: done, or nothing to do. 1: the config
-    is refused or cannot be changed. 2: there is no such server.
+    A running gateway applies it. Only the operator lifts it again. No server is connected: the names are compared with
+    the tools that a gateway with this config has seen the server list, and are not verified if none has. Exit code 0:
+    done, or nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server or tool.
     """
     _set_tools(config, server, tools, denied=True)
 
@@ -152,8 +154,9 @@ def allow(
 ) -> None:
     """Stop denying tools of a server by its lists in the config.
 
-    Other locks of the tools stay. A running gateway applies it. Exit code 0: done, or nothing to do. 1: the config is
-    refused or cannot be changed. 2: there is no such server.
+    Other locks of the tools stay. A running gateway applies it. No server is connected: the names are compared with the
+    tools that a gateway with this config has seen the server list, and are not verified if none has. Exit code 0: done,
+    or nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server or tool.
     """
     _set_tools(config, server, tools, denied=False)
 
@@ -163,6 +166,7 @@ def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool)
     known_server(read.names, server)
     section = "catalog" if server in read.catalog else "mcpServers"
     entry = read.server(server)
+    _verify_names(read, server, tools)
     todo = [tool for tool in dict.fromkeys(tools) if entry.config_denies(tool) is not denied]
     state = "denied" if denied else "not denied"
     if not todo:
@@ -186,6 +190,23 @@ def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool)
 
     _rewrite(config, edit)
     typer.echo(f"{list_names(todo)} of server {as_code(server)}: {state} by `{key}` now")
+
+
+def _verify_names(read: Config, server: str, tools: Sequence[str]) -> None:
+    """Exit with code 2 if a server never listed one of these tools; report it if no gateway has seen its list."""
+    approvals = read.approvals or read.path.with_name(DEFAULT_APPROVALS)
+    try:
+        seen = read_seen(seen_beside(approvals)).get(server, {})
+    except (OSError, ValueError, RecursionError):
+        seen = {}
+    known = {*seen, *load_approvals(approvals).tools(server), *read.server(server).listed_tools}
+    unknown = [tool for tool in dict.fromkeys(tools) if tool not in known]
+    if unknown and seen:
+        hint = did_you_mean(unknown[0], seen)
+        leave(f"server {as_code(server)} lists no tool {as_code(unknown[0])}" + (f" ({hint})" if hint else ""), 2)
+    if unknown:
+        why = "no gateway has connected the server with this config"
+        typer.echo(f"not verified: whether server {as_code(server)} has {list_names(unknown)} ({why})", err=True)
 
 
 def _rows(read: Config, name: str, entry: ServerConfig | CatalogEntry) -> Mapping[str, object]:

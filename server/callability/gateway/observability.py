@@ -23,13 +23,12 @@ from callability.contract.vocabulary import MAX_BYTES, LoadStatus, byte_length, 
 from callability.files.certificates import WatchedCertificates
 from callability.files.editing import replace, turn
 from callability.gateway.config import NO_APPROVALS, Approvals, Config
-from callability.gateway.config.approvals import Fingerprint
+from callability.gateway.config.approvals import Fingerprint, SeenForms, read_seen, seen_beside
 from callability.gateway.loading import LOADING
 from callability.gateway.upstream import State, UpstreamTool
 from callability.process import logs
 from callability.process.logs import fields
 from callability.process.metrics import CertificateMetrics
-from callability.process.regular_file import read_regular
 from callability.records.format import Change
 from callability.records.recorder import Recorder, record_edits
 
@@ -64,10 +63,7 @@ class FileStatus:
 MAX_FORMS = 20_000
 """Forms that are kept of one server: it may list other names each time."""
 _MODE = 0o600
-_MAX_FILE = 64 * 1024 * 1024
 _NONE: Mapping[str, Fingerprint] = {}
-_Forms = dict[str, dict[str, str]]
-"""The fingerprint of each tool that was ever listed, by server and name."""
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +79,7 @@ class DefinitionChanges:
         self._config: Config | None = None
         self._approvals = NO_APPROVALS
         self._file: Path | None = None
-        self._seen: _Forms = {}
+        self._seen: SeenForms = {}
         self._now: Mapping[str, Mapping[str, Fingerprint]] = {}
         self._changed: Mapping[str, frozenset[str]] = {}
         self._unwritten: set[str] = set()
@@ -93,7 +89,7 @@ class DefinitionChanges:
     def apply(self, config: Config, approvals: Approvals, beside: Path) -> None:
         """Apply the files of the gateway; the forms are kept beside the approvals file."""
         self._config, self._approvals = config, approvals
-        file = beside.with_name(f"{beside.stem}.seen.json")
+        file = seen_beside(beside)
         if file != self._file:
             self._file = file
             before = self._read(file)
@@ -158,9 +154,9 @@ class DefinitionChanges:
                     f"{as_code(str(self._file))} cannot be written: {(error.strerror or 'error').lower()}"
                 )
 
-    def _read(self, file: Path) -> _Forms:
+    def _read(self, file: Path) -> SeenForms:
         try:
-            return _read(file)
+            return read_seen(file)
         except OSError as error:
             self._report_loss(f"{as_code(str(file))} cannot be read: {(error.strerror or 'error').lower()}")
         except (ValueError, RecursionError):
@@ -203,23 +199,6 @@ def _merge_forms(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str,
     return {**dict(older[max(0, len(older) - room) :]), **now}
 
 
-def _read(file: Path) -> _Forms:
-    """Return the forms of a file; there are none if it does not exist.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError, RecursionError: it holds something else.
-    """
-    try:
-        data: Any = json.loads(read_regular(file, _MAX_FILE))
-    except FileNotFoundError:
-        return {}
-    forms = [*data.values()] if isinstance(data, dict) else [None]
-    if not all(isinstance(tools, dict) and all(isinstance(form, str) for form in tools.values()) for tools in forms):
-        raise ValueError("does not map servers to tools to fingerprints")
-    return {**data}
-
-
 def _write(file: Path, forms: Mapping[str, Mapping[str, str]]) -> None:
     """Add the forms of servers to those in a file, which other gateways may write at the same time.
 
@@ -229,7 +208,7 @@ def _write(file: Path, forms: Mapping[str, Mapping[str, str]]) -> None:
     target = file.resolve()
     with turn(target.parent):
         try:
-            before = _read(target)
+            before = read_seen(target)
         except (ValueError, RecursionError):
             before = {}
         merged = before | {server: _merge_forms(before.get(server, {}), tools) for server, tools in forms.items()}

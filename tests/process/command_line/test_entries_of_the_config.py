@@ -12,6 +12,7 @@ from callability.gateway.config import load_config
 from support.commands import callability
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import ACCEPT, INITIALIZE
+from support.gateways import shelf, write_config
 from support.waiting import eventually
 
 SECRET = "hush-hush-0123456789"
@@ -138,6 +139,31 @@ def test_tools_are_denied_and_allowed_by_the_list_that_a_server_has(
     command, server, *tools = arguments
     run("tools", command, server, "--", *tools, config=config)
     assert config.read_text() == (CONFIG.replace(old, new) if old else CONFIG)
+
+
+def test_a_misspelt_tool_is_neither_denied_nor_allowed_in_silence(tmp_path: Path) -> None:
+    """What a gateway has seen the server list is known; without that, the command says that it is not."""
+    listed = shelf(tmp_path, "git", {"name": "git_commit"}, {"name": "git_log"}, disabled_tools=["git_lg"])
+    only = shelf(tmp_path, "only", {"name": "read"}, {"name": "write"}, enabled_tools=["read"])
+    config = write_config(tmp_path, {"git": listed, "only": only})
+    said = run("tools", "deny", "git", "git_comit", config=config)
+    assert "not verified: whether server `git` has `git_comit`" in said
+    run("tools", "allow", "git", "git_comit", config=config)
+    seen = tmp_path / "approvals.seen.json"
+    with http_gateway(config):
+        eventually(lambda: seen.exists() and {"git", "only"} <= json.loads(seen.read_text()).keys())
+    before = config.read_text()
+    for command, server, names, words in (
+        ("deny", "git", ["git_comit"], "server `git` lists no tool `git_comit` (did you mean `git_commit`?)"),
+        ("deny", "git", ["git_log", "git_comit"], "server `git` lists no tool `git_comit`"),
+        ("allow", "git", ["git_comit"], "(did you mean `git_commit`?)"),
+        ("allow", "only", ["wrte"], "server `only` lists no tool `wrte` (did you mean `write`?)"),
+    ):
+        assert words in run("tools", command, server, *names, config=config, code=2)
+    assert config.read_text() == before
+    run("tools", "allow", "git", "git_lg", config=config)
+    run("tools", "deny", "git", "git_commit", config=config)
+    assert load_config(config).servers["git"].disabled_tools == ("git_commit",)
 
 
 @pytest.mark.parametrize(

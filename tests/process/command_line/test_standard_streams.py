@@ -104,6 +104,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]
     directory = tmp_path_factory.mktemp("files")
     shutil.copytree(POLICY, directory / "policy", ignore=shutil.ignore_patterns("schema", "examples"))
     write_config(directory, {"files": shelf(directory, "files", {"name": "read"})})
+    (directory / "approvals.seen.json").write_text('{"files": {"read": "v2:form"}}\n')
     (directory / "tools.csv").write_text(f"{','.join(COLUMNS)}\ngit,git_log,true,false,false,false,approved,false\n")
     (directory / "callers.yaml").write_text("callers: {}\n")
     (directory / "records.jsonl").write_text('{"v":1,"n":1,"kind":"end","time":"2026-11-26T02:00:00.000Z"}\n')

@@ -186,6 +186,33 @@ def _read(data: bytes, sha256: str) -> dict[str, Any] | None:
         return None
 
 
+SeenForms = dict[str, dict[str, str]]
+"""The fingerprint of each tool that was ever listed, by server and name."""
+_MAX_SEEN = 64 * 1024 * 1024
+
+
+def seen_beside(approvals: Path) -> Path:
+    """Return the file of the forms that gateways have seen, which goes with an approvals file."""
+    return approvals.with_name(f"{approvals.stem}.seen.json")
+
+
+def read_seen(file: Path) -> SeenForms:
+    """Return the forms of a file; there are none if it does not exist.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError, RecursionError: it holds something else.
+    """
+    try:
+        data: Any = json.loads(read_regular(file, _MAX_SEEN))
+    except FileNotFoundError:
+        return {}
+    forms = [*data.values()] if isinstance(data, dict) else [None]
+    if not all(isinstance(tools, dict) and all(isinstance(form, str) for form in tools.values()) for tools in forms):
+        raise ValueError("does not map servers to tools to fingerprints")
+    return {**data}
+
+
 ApprovalStatus = Literal["approved", "pending", "changed"]
 
 DEFAULT_APPROVALS = "approvals.yaml"
