@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from callability.cli.console import write_table
-from callability.cli.gateway_files import ConfigOption, change_file, known_server, sound_config
+from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_edit, sound_config
 from callability.cli.options import JsonOption, leave
 from callability.cli.terminal import escape
 from callability.contract.finding import as_code, did_you_mean
@@ -61,6 +61,7 @@ def add(
         elif renew and read.agents[name].token_expires:
             leave(f"the token of agent {as_code(name)} expires: give `--days` for the new one", 2)
     change_file(config, cast(Tree, {"agents": {name: entry}}))
+    record_edit(read, "agents add")
     typer.echo(f"agent {as_code(name)} is in `{escape(str(config))}` now")
     if token or renew:
         typer.echo("its token, which is shown this once:", err=True)
@@ -88,14 +89,15 @@ def revoke(name: AgentArgument, config: ConfigOption) -> None:
     The agent stays, so that a gateway over HTTP still wants tokens. A running gateway applies it. Exit code 0: done, or
     nothing to do. 1: the config is refused or cannot be changed. 2: there is no such agent.
     """
-    agents = sound_config(config).agents
-    if _known_agent(name, agents).token_sha256 is None:
+    read = sound_config(config)
+    if _known_agent(name, read.agents).token_sha256 is None:
         typer.echo(f"nothing to do: agent {as_code(name)} has no token")
         return
     # No token has this digest: even if the date is removed, the one before stays void.
     digest = hashlib.sha256(secrets.token_bytes(_TOKEN_BYTES)).hexdigest()
     entry = {"token_sha256": digest, "token_expires": _time_text(datetime.now(UTC))}
     change_file(config, cast(Tree, {"agents": {name: entry}}))
+    record_edit(read, "agents revoke")
     typer.echo(f"the token of agent {as_code(name)} is revoked")
 
 

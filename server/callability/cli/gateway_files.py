@@ -28,6 +28,7 @@ from callability.gateway.config import (
     load_config,
 )
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
+from callability.gateway.config.changes import Decided, config_changes
 from callability.records.format import By, Change
 from callability.records.recorder import Recorder, RecordLevel, RecordOptions
 from callability.records.writer import STANDARD_OUTPUT, Destination, DestinationRefused
@@ -112,7 +113,8 @@ class GatewayFiles:
                 self.check_recordable(server, tool)
         kept = not self.named and self.path.exists()
         change_file(self.path, tree, create=not self.named)
-        record_command(self.config, self.path, _decisions(tree))
+        decisions = ((_COMMANDS[change], change, about) for change, about in _decisions(tree))
+        _record(self.config, self.path, decisions)
         if not self.named:
             change_file(self.config.path, {"approvals": DEFAULT_APPROVALS})
             others = ", which had records already" if kept else ""
@@ -129,15 +131,11 @@ _COMMANDS = {
     Change.APPROVAL: "approvals approve",
     Change.BLOCK: "approvals disable",
     Change.UNBLOCK: "approvals enable",
-    Change.SERVER_ENABLED: "servers enable",
-    Change.SERVER_DISABLED: "servers disable",
-    Change.QUARANTINE: "servers quarantine",
-    Change.RELEASE: "servers release",
 }
-"""The command that makes each change."""
+"""The command that makes each change of the approvals."""
 
 
-def _decisions(tree: Tree) -> Iterator[tuple[Change, Mapping[str, object]]]:
+def _decisions(tree: Tree) -> Iterator[Decided]:
     """Yield what values of approvals decide, each with what it is about."""
     for server, tools in tree.items():
         for tool, values in tools.items() if isinstance(tools, Mapping) else ():
@@ -157,10 +155,23 @@ def records_of(config: Config) -> RecordOptions | None:
     return RecordOptions(Destination(place, wanted.mib * 1024 * 1024, wanted.days), RecordLevel(wanted.level))
 
 
-def record_command(config: Config, file: Path, changes: Iterable[tuple[Change, Mapping[str, object]]]) -> None:
-    """Record what the command that runs has changed in a file, beside the records of the gateway."""
+def record_edit(before: Config, command: str) -> None:
+    """Record what the command that runs has changed in a config, beside the records of the gateway."""
+    if before.records is None:
+        return
+    try:
+        changes = config_changes(before, load_config(before.path))
+    except ConfigRefused:
+        typer.echo("callability: the change is not recorded: the config has errors by now", err=True)
+    else:
+        _record(before, before.path, ((command, change, about) for change, about in changes))
+
+
+def _record(config: Config, file: Path, changes: Iterable[tuple[str, Change, Mapping[str, object]]]) -> None:
+    """Record changes of a file, each with the command that made it."""
     options = records_of(config)
-    if options is None or options.destination.is_standard_output:
+    changed = tuple(changes)
+    if options is None or options.destination.is_standard_output or not changed:
         return
     try:
         options.destination.check()
@@ -169,10 +180,8 @@ def record_command(config: Config, file: Path, changes: Iterable[tuple[Change, M
         typer.echo(f"callability: the change is not recorded: {error}", err=True)
         return
     recorder = Recorder(options, By.COMMAND)
-    for change, about in changes:
-        recorder.record_change(
-            change, command=f"callability {_COMMANDS[change]}", user=os.getuid(), file=digest, **about
-        )
+    for command, change, about in changed:
+        recorder.record_change(change, command=f"callability {command}", user=os.getuid(), file=digest, **about)
     recorder.close()
     if recorder.writer.dropped:
         typer.echo("callability: the change is not recorded: the records cannot be written", err=True)

@@ -19,7 +19,7 @@ from callability.contract.vocabulary import LoadStatus
 from callability.kernel.envelope import MAX_BYTES, BundleRefused
 from callability.kernel.policy import LocalPolicy, read
 from callability.process.regular_file import read_regular
-from callability.records.format import schema
+from callability.records.format import BY_HAND, UNSEEN_COMMAND, schema
 from callability.records.reading import NoRecords, RecordReading, follow_records, object_in, sources_of
 from callability.records.replay import Changed, Differences, Replay, Tally
 
@@ -33,6 +33,10 @@ AgainstOption = Annotated[
 LimitOption = Annotated[int, typer.Option(metavar="N", min=1, help="How many rows each table has at most.")]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _FILTERS = ("agent", "server", "tool", "status", "rule", "ended")
+_DIGEST = re.compile("[0-9a-f]{64}")
+_DIGITS = 12
+"""How much of a digest people read; `--json` has all of it."""
+_AUTHORS = {BY_HAND: "by hand in the file", UNSEEN_COMMAND: "by hand or by a command, which writes no records here"}
 _REPEATS = 5
 """Calls of one agent that one lock refuses before they are worth a look."""
 
@@ -202,18 +206,25 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def _change_text(record: Mapping[str, Any]) -> str:
-    """Return a change in words."""
-    words = {name: escape(str(value)) for name, value in record.items()}
+    """Return a change in words; its digests are cut."""
+    words = {name: _DIGEST.sub(_cut, escape(str(value))) for name, value in record.items()}
     target = ":".join(words[name] for name in ("server", "tool") if words.get(name))
-    parts = [f"changed {words.get('change')}", target]
+    parts = [f"changed {words.get('change')}", target, f"for agent {words['agent']}" if record.get("agent") else ""]
     if "applied" in record:
         parts.append("applied" if record["applied"] else "refused")
     if record.get("fields"):
         parts.append(f"in {escape(', '.join(map(str, record['fields'])))}")
     parts += [f"{name} {words[name]}" for name in ("before", "after", "approved") if record.get(name)]
     if record.get("command"):
-        parts.append(f"by {words['command']}" + (f" (user {words['user']})" if "user" in record else ""))
+        author = _AUTHORS.get(str(record["command"]), f"by {words['command']}")
+        parts.append(author + (f" (user {words['user']})" if "user" in record else ""))
     return " ".join(filter(None, parts))
+
+
+def _cut(digest: re.Match[str]) -> str:
+    # Behind the digest of a config is that of its secrets.
+    behind = "+" if digest.string[: digest.start()].endswith(tuple("0123456789abcdef")) else ""
+    return behind + digest[0][:_DIGITS]
 
 
 def _losses(reading: RecordReading) -> dict[str, int]:

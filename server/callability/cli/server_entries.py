@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from callability.cli.gateway_files import ConfigOption, change_file, known_server, sound_config
+from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_edit, sound_config
 from callability.cli.options import JsonOption, leave, refuse
 from callability.cli.terminal import escape
 from callability.contract.finding import Severity, as_code, did_you_mean, list_names
@@ -81,6 +81,7 @@ def add(
     if store.added:
         _store(config, store.added)
     change_file(config, cast(Tree, tree))
+    record_edit(read, "servers add")
     typer.echo(f"server {as_code(name)} is in `{escape(str(config))}` now")
     if store.added:
         typer.echo(f"secrets in `{SECRETS_FILE}` beside it: {', '.join(store.added)}")
@@ -110,6 +111,7 @@ def remove(name: NameArgument, config: ConfigOption) -> None:
 
     entry: Any = document.plain(document.parse(document.read_bytes(config), str(config)))
     _rewrite(config, edit)
+    record_edit(read, "servers remove")
     typer.echo(f"server {as_code(name)} is not in `{escape(str(config))}` any more; its approvals stay")
     _remove_secrets_of(config, name, entry[section][name], read.secrets)
 
@@ -189,6 +191,7 @@ def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool)
         return data
 
     _rewrite(config, edit)
+    record_edit(read, "tools deny" if denied else "tools allow")
     typer.echo(f"{list_names(todo)} of server {as_code(server)}: {state} by `{key}` now")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callability.cli.console import write_table
-from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_command, sound_config
+from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_edit, sound_config
 from callability.cli.options import JsonOption, LogLevel, leave
 from callability.cli.terminal import escape, number_of
 from callability.contract.finding import as_code
@@ -19,7 +19,6 @@ from callability.files.editing import EditRefused, rewrite
 from callability.gateway.config import ApprovalRecord, Config
 from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
 from callability.process.logs import log_to_standard_error
-from callability.records.format import Change
 
 if TYPE_CHECKING:
     from callability.gateway.upstream import UpstreamTool
@@ -90,11 +89,11 @@ def _text(text: str) -> str:
     return escape(text.replace("\\", "\\\\"))
 
 
-_CHANGES = {
-    ("enabled", True): Change.SERVER_ENABLED,
-    ("enabled", False): Change.SERVER_DISABLED,
-    ("quarantined", True): Change.QUARANTINE,
-    ("quarantined", False): Change.RELEASE,
+_COMMANDS = {
+    ("enabled", True): "enable",
+    ("enabled", False): "disable",
+    ("quarantined", True): "quarantine",
+    ("quarantined", False): "release",
 }
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of the config.")]
 
@@ -242,7 +241,7 @@ def _set(path: ConfigOption, name: str, key: str, value: bool, state: str) -> No
     if getattr(server, key) is value or not change_file(path, {"mcpServers": {name: {key: value}}}):
         typer.echo(f"nothing to do: server {as_code(name)} {state}")
         return
-    record_command(config, path, [(_CHANGES[key, value], {"server": name})])
+    record_edit(config, f"servers {_COMMANDS[key, value]}")
     typer.echo(f"server {as_code(name)} {state} now: `{key}: {str(value).lower()}` in `{escape(str(path))}`")
 
 

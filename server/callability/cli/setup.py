@@ -11,12 +11,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.cli.gateway_files import GivenConfigOption, sound_files
+from callability.cli.gateway_files import GivenConfigOption, record_edit, sound_files
 from callability.cli.options import leave, refuse
 from callability.cli.terminal import escape, number_of
 from callability.contract.finding import as_code, did_you_mean, list_names
 from callability.files.editing import ChangedMeanwhile
-from callability.gateway.config import ConfigRefused, NoConfig, is_found_without_option
+from callability.gateway.config import Config, ConfigRefused, NoConfig, is_found_without_option, load_config
 from callability.gateway.config.config import new_config
 from callability.gateway.config.secrets_file import SECRETS_FILE
 from callability.setup.client_file import Unusable
@@ -100,7 +100,7 @@ def setup(
     """
     path = _config(config)
     if undo:
-        _undo(path, None, yes=yes, dry_run=dry_run)
+        _undo(path, None, "setup --undo", yes=yes, dry_run=dry_run)
         return
     sources, unusable = sources_of(CLIENTS, Path.home())
     if project is not None:
@@ -112,7 +112,7 @@ def setup(
     for line in unusable:
         typer.echo(f"left as it is: {escape(line)}", err=True)
     if made.sources:
-        _carry_out(made, secrets, yes=yes, dry_run=dry_run, starting=True)
+        _carry_out(made, "setup", secrets, yes=yes, dry_run=dry_run, starting=True)
     elif not unusable:
         typer.echo("nothing to do: no MCP client of this machine has a server in its config; `callability import FILE`")
     if unusable:
@@ -165,7 +165,7 @@ def import_servers(
     except Unusable as error:
         leave(escape(str(error)), 1)
     made = _make_plan(sources, path, installing=False, storing=store_variables)
-    _carry_out(made, secrets, yes=yes, dry_run=dry_run)
+    _carry_out(made, "import", secrets, yes=yes, dry_run=dry_run)
 
 
 def install(
@@ -191,7 +191,7 @@ def install(
         leave(f"{known.title} cannot be installed: {known.cannot_be_installed}", 2)
     sources = _sources(known, project, missing=True)
     made = _make_plan(sources, path, installing=True, storing=store_variables, granted=server or ())
-    _carry_out(made, secrets, yes=yes, dry_run=dry_run)
+    _carry_out(made, "install", secrets, yes=yes, dry_run=dry_run)
 
 
 def uninstall(
@@ -202,7 +202,7 @@ def uninstall(
     It prints what will be done, and asks once.
     Exit code 0: done, or nothing to do. 1: a file cannot be used, or was not written. 2: usage error.
     """
-    _undo(_config(config), _client(client), yes=yes, dry_run=dry_run)
+    _undo(_config(config), _client(client), "uninstall", yes=yes, dry_run=dry_run)
 
 
 def _config(given: Path | None) -> Path:
@@ -276,7 +276,9 @@ def _executable() -> tuple[str, ...]:
     return (str(beside),) if beside.is_file() else (sys.executable, "-m", "callability")
 
 
-def _carry_out(made: Plan, secrets: SecretsPlace, *, yes: bool, dry_run: bool, starting: bool = False) -> None:
+def _carry_out(
+    made: Plan, command: str, secrets: SecretsPlace, *, yes: bool, dry_run: bool, starting: bool = False
+) -> None:
     for line in _lines(made, secrets):
         typer.echo(line)
     if made.is_empty:
@@ -287,6 +289,7 @@ def _carry_out(made: Plan, secrets: SecretsPlace, *, yes: bool, dry_run: bool, s
         return
     if not yes and not typer.confirm("Write this?"):
         leave(_NOTHING, 1)
+    before = _read(made.config)
     try:
         write_plan(made, in_keyring=secrets is SecretsPlace.KEYRING)
     except ChangedMeanwhile as changed:
@@ -296,10 +299,20 @@ def _carry_out(made: Plan, secrets: SecretsPlace, *, yes: bool, dry_run: bool, s
     except OSError as error:
         what = f"`{escape(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}"
         leave(f"{what}; `callability setup --undo` restores what was written", 1)
+    if before is not None:
+        record_edit(before, command)
     typer.echo(f"written: {escape(str(made.config))}")
     if starting:
         _start_each(made)
     _report_next(made)
+
+
+def _read(config: Path) -> Config | None:
+    """Return a config as it is before a command edits it; None if it has errors, or there is none."""
+    try:
+        return load_config(config)
+    except ConfigRefused:
+        return None
 
 
 def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
@@ -385,7 +398,7 @@ def _report_next(made: Plan) -> None:
     typer.echo("to undo all of it: callability setup --undo")
 
 
-def _undo(config: Path, client: McpClient | None, *, yes: bool, dry_run: bool) -> None:
+def _undo(config: Path, client: McpClient | None, command: str, *, yes: bool, dry_run: bool) -> None:
     try:
         undo = plan_undo(config.absolute(), client.name if client else "")
     except Unusable as error:
@@ -401,10 +414,13 @@ def _undo(config: Path, client: McpClient | None, *, yes: bool, dry_run: bool) -
         return
     if not yes and not typer.confirm("Write this?"):
         leave(_NOTHING, 1)
+    before = _read(config.absolute())
     try:
         write_undo(config.absolute(), undo)
     except Unusable as error:
         leave(escape(str(error)), 1)
     except OSError as error:
         leave(f"`{escape(str(error.filename))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+    if before is not None:
+        record_edit(before, command)
     typer.echo("undone")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from mcp_types import CallToolResult
 
 from callability.client import PolicyUnavailable
+from callability.contract.vocabulary import MAX_BYTES, byte_length
+from callability.files import document
 from callability.gateway.config import Approvals, Config
-from callability.gateway.config.approvals import ApprovalRecord, Definitions, approved_part, canonical_form
+from callability.gateway.config.approvals import Definitions, approved_part, canonical_form
+from callability.gateway.config.changes import Decided
 from callability.gateway.upstream import UpstreamTool
 from callability.otel.traces import add_to_span
 from callability.process import logs
-from callability.records.format import Change, Ended, tool_status
+from callability.records.format import BY_HAND, BY_PAGE, UNSEEN_COMMAND, Change, Ended, name_text, tool_status
 from callability.records.reading import recent_commands
 from callability.records.recorder import Call, Recorder
 from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolResponse
@@ -27,47 +30,53 @@ from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolRe
 if TYPE_CHECKING:
     from callability.records.shadow import Shadow
 
-BY_HAND = "by hand: the file"
-UNSEEN_COMMAND = "not known: commands write no records here"
-BY_GATEWAY = "trust: first_use"
 COMMAND_SECONDS = 1.0
 """How long a gateway waits for the record of the command that edited a file."""
 _LOOK_SECONDS = 0.1
-_Decided = tuple[Change, Mapping[str, Any]]
+MAX_TOOLS = 1_000
+"""How many tools of one list that came or went are recorded: a server may list other names each time."""
 
 
 class ChangeRecords:
     """Writes records of changes. Without a recorder it does nothing.
 
-    `directory` is where commands write theirs, None if they write none that this gateway could see.
+    `directory` is where commands write theirs, None if they write none that this gateway could see; `config` is the
+    config in effect.
     """
 
-    def __init__(self, recorder: Recorder | None, directory: Path | None) -> None:
+    def __init__(self, recorder: Recorder | None, directory: Path | None, config: Config) -> None:
         self._recorder = recorder
         self._directory = directory
-        self._heard = frozenset[tuple[str, str]]() if directory is None else recent_commands(directory)
+        heard = frozenset[tuple[str, str]]() if directory is None else recent_commands(directory)
+        unapplied = _unapplied(config)
+        self._heard = frozenset(each for each in heard if each[1] != unapplied)
         """The records of commands that belong to an earlier edit."""
         self._parts: dict[tuple[str, str], Mapping[str, bytes]] = {}
+        self._listed: dict[str, Collection[str]] = {}
+        self._by_page: set[str] = set()
 
     def record_list(
         self,
         server: str,
         tools: Sequence[UpstreamTool],
         changed: Sequence[tuple[str, str, str]],
+        ever_listed: Collection[str],
         approvals: Approvals,
         beside: Path,
     ) -> None:
-        """Record the tools of a list that differ from an earlier form, or from the one that was approved.
+        """Record what came and went in a list, and the tools in another form than earlier, or than was approved.
 
         Args:
             server: the server that listed them.
             tools: its tools.
             changed: those in another form than earlier, each with both fingerprints.
+            ever_listed: the names of those that it ever listed, in earlier processes too; empty if none are known.
             approvals: what people decided.
             beside: the approvals file, beside which the definitions are that were approved.
         """
         if self._recorder is None:
             return
+        self._record_names(server, {tool.name: tool for tool in reversed(tools)}, ever_listed)
         before = {name: earlier for name, earlier, _ in changed}
         for tool in {tool.name: tool for tool in reversed(tools)}.values():
             key = server, tool.name
@@ -84,7 +93,35 @@ class ChangeRecords:
                 )
             self._parts[key] = _parts(tool)
 
-    async def record_decisions(self, file: str, digest: str, path: Path | None, changes: Collection[_Decided]) -> None:
+    def _record_names(self, server: str, tools: Mapping[str, UpstreamTool], ever_listed: Collection[str]) -> None:
+        """Record the tools that a server lists for the first time or again, and those that it no longer lists."""
+        assert self._recorder is not None
+        earlier = self._listed.get(server, ever_listed)
+        gone = sorted({*self._listed.get(server, ())} - tools.keys())
+        new = sorted(name for name in tools if name not in earlier and byte_length(name) <= MAX_BYTES)
+        is_first = server not in self._listed and not ever_listed
+        self._listed[server] = frozenset(tools)
+        if is_first:
+            return
+        forms = {_without_name(self._parts.get((server, name), {})): name for name in reversed(gone)}
+        forms.pop(frozenset(), None)
+        renamed = {name: forms.pop(_without_name(_parts(tools[name])), "") for name in new}
+        names = {before: name for name, before in renamed.items()}
+        for name in gone[:MAX_TOOLS]:
+            about = {"server": server, "tool": name_text(name), "after": names.get(name, "")}
+            self._recorder.record_change(Change.TOOL_UNLISTED, **about)
+        for name in new[:MAX_TOOLS]:
+            self._recorder.record_change(Change.TOOL_LISTED, server=server, tool=name, before=name_text(renamed[name]))
+
+    def last_list(self, server: str) -> Collection[str]:
+        """Return the names of the tools that a server listed last; none if it has listed none yet."""
+        return self._listed.get(server, ())
+
+    def note_page_edit(self, digest: str) -> None:
+        """Note that a person edits a file on the page: no command writes a record of it."""
+        self._by_page.add(digest)
+
+    async def record_decisions(self, file: str, digest: str, path: Path | None, changes: Collection[Decided]) -> None:
         """Record what people changed in a file, unless the command that did it has recorded it.
 
         Args:
@@ -95,69 +132,38 @@ class ChangeRecords:
         """
         if self._recorder is None or not changes:
             return
-        by_command = False
+        command: str | None = UNSEEN_COMMAND if self._directory is None else BY_HAND
         try:
-            until = asyncio.get_running_loop().time() + COMMAND_SECONDS
-            while self._directory is not None and not by_command and asyncio.get_running_loop().time() < until:
-                found = await asyncio.to_thread(recent_commands, self._directory) - self._heard
-                matching = frozenset(each for each in found if each[1] == digest)
-                self._heard |= matching
-                by_command = bool(matching)
-                if not by_command:
-                    await asyncio.sleep(_LOOK_SECONDS)
+            command = await self._find_author(digest)
         finally:
-            if not by_command:
-                command = UNSEEN_COMMAND if self._directory is None else BY_HAND
+            if command is not None:
                 owner = _owner(path)
                 for change, about in changes:
                     self._recorder.record_change(change, **{"command": command, "user": owner, **about})
+
+    async def _find_author(self, digest: str) -> str | None:
+        """Return what edited a file to what it is now; None if that is a command, which has recorded it."""
+        until = asyncio.get_running_loop().time() + COMMAND_SECONDS
+        while True:
+            # The digest of a config has that of its secrets behind it.
+            if on_page := {each for each in tuple(self._by_page) if digest.startswith(each)}:
+                self._by_page -= on_page
+                return BY_PAGE
+            if self._directory is None:
+                return UNSEEN_COMMAND
+            found = await asyncio.to_thread(recent_commands, self._directory) - self._heard
+            matching = frozenset(each for each in found if digest.startswith(each[1]))
+            self._heard |= matching
+            if matching:
+                return None
+            if asyncio.get_running_loop().time() >= until:
+                return BY_HAND
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def count_edit(self, file: str, before: str, after: str, *, applied: bool) -> None:
         """Record an edit of the config or the approvals, with the digests of the file."""
         if self._recorder is not None:
             self._recorder.record_change(Change(file), applied=applied, before=before, after=after)
-
-
-def approval_changes(before: Approvals, now: Approvals) -> Iterator[_Decided]:
-    """Yield what differs between two readings of the approvals."""
-    if not (before.readable and now.readable):
-        return
-    for server in sorted({*before.records, *now.records}):
-        old, new = before.records.get(server, {}), now.records.get(server, {})
-        for tool in sorted({*old, *new}):
-            if old.get(tool) != new.get(tool):
-                yield from _record_changes(server, tool, old.get(tool), new.get(tool))
-
-
-def _record_changes(
-    server: str, tool: str, old: ApprovalRecord | None, new: ApprovalRecord | None
-) -> Iterator[_Decided]:
-    about = {"server": server, "tool": tool}
-    if new is None:
-        yield Change.RECORD_REMOVED, about
-        return
-    if bool(new.disabled) != bool(old.disabled if old else False):
-        yield Change.BLOCK if new.disabled else Change.UNBLOCK, about
-    was = (old.status, old.sha256) if old else (None, "")
-    if not (new.has_status or new.is_pinned):
-        if old is not None and (old.has_status or old.is_pinned):
-            yield Change.RECORD_REMOVED, about
-    elif new.status == "approved" and was != (new.status, new.sha256):
-        # A gateway that records the first form of a tool writes no status.
-        by = {} if new.has_status else {"command": BY_GATEWAY}
-        yield Change.APPROVAL, {**about, "before": was[1], "after": new.sha256, **by}
-
-
-def server_changes(before: Config, now: Config) -> Iterator[_Decided]:
-    """Yield the servers that were switched, held or released between two readings of the config."""
-    for name, server in now.servers.items():
-        old = before.servers.get(name)
-        if old is None:
-            continue
-        if old.enabled != server.enabled:
-            yield Change.SERVER_ENABLED if server.enabled else Change.SERVER_DISABLED, {"server": name}
-        if old.quarantined != server.quarantined:
-            yield Change.QUARANTINE if server.quarantined else Change.RELEASE, {"server": name}
 
 
 def _fields(tool: UpstreamTool, known: Mapping[str, bytes] | None, pin: str, beside: Path) -> list[str] | None:
@@ -179,6 +185,19 @@ def _parts(tool: UpstreamTool) -> Mapping[str, bytes]:
 
 def _digests(part: Mapping[str, Any]) -> Mapping[str, bytes]:
     return {name: sha256(canonical_form({name: value})).digest() for name, value in part.items()}
+
+
+def _unapplied(config: Config) -> str:
+    """Return the digest of a config file that was edited since it was read; empty if it was not."""
+    try:
+        written = document.digest(document.read_bytes(config.path))
+    except document.Refused:
+        return ""
+    return "" if config.digest.startswith(written) else written
+
+
+def _without_name(parts: Mapping[str, bytes]) -> frozenset[tuple[str, bytes]]:
+    return frozenset(each for each in parts.items() if each[0] != "name")
 
 
 def _owner(path: Path | None) -> int | None:

@@ -115,6 +115,10 @@ class DefinitionChanges:
         self._keep(server, {name: form.current for name, form in now.items()})
         return found
 
+    def names(self, server: str) -> Collection[str]:
+        """Return the names of the tools that a server ever listed, as far as it is known."""
+        return self._seen.get(server, {}).keys()
+
     def count_unreviewed(self, server: str) -> int:
         """Return how many listed tools of a server have changed and are not approved in the form that they have."""
         return len(self._find_unreviewed(server))

@@ -21,6 +21,11 @@ from callability.v1 import callability_service_pb2 as pb
 
 VERSION = 1
 """The version of the format; a reader ignores members and kinds that it does not know."""
+BY_HAND = "by hand: the file"
+BY_PAGE = "the page of the gateway"
+BY_GATEWAY = "trust: first_use"
+UNSEEN_COMMAND = "not known: commands write no records here"
+"""What made a change, if no command that writes records did."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -63,6 +68,19 @@ class Change(StrEnum):
     BLOCK = "block"
     UNBLOCK = "unblock"
     RECORD_REMOVED = "record_removed"
+    TOOL_LISTED = "tool_listed"
+    TOOL_UNLISTED = "tool_unlisted"
+    TOOL_DENIED = "tool_denied"
+    TOOL_ALLOWED = "tool_allowed"
+    SERVER_ADDED = "server_added"
+    SERVER_REMOVED = "server_removed"
+    SERVER_CHANGED = "server_changed"
+    TRUST = "trust"
+    AGENT_ADDED = "agent_added"
+    AGENT_REMOVED = "agent_removed"
+    AGENT_CHANGED = "agent_changed"
+    SCOPE_ADDED = "scope_added"
+    SCOPE_REMOVED = "scope_removed"
     SERVER_ENABLED = "server_enabled"
     SERVER_DISABLED = "server_disabled"
     QUARANTINE = "quarantine"
@@ -275,17 +293,24 @@ _DECISION: Mapping[str, Any] = {
 _CHANGE: Mapping[str, Any] = {
     "change": _one_of(Change, "What changed."),
     "by": _describe(_TEXT, "Who wrote it: `gateway`, `service` or `command`."),
-    "command": _describe(_TEXT, "The command that made the change; `by hand: the file` if none did."),
+    "command": _describe(_TEXT, f"The command that made the change, or `{BY_PAGE}`; `{BY_HAND}` if none did."),
     "user": {"type": "integer", "description": "The user id of whoever ran the command, or owns the file."},
+    "agent": _describe(_TEXT, "The agent."),
     "server": _describe(_TEXT, "The server."),
     "tool": _describe(_TEXT, "The tool."),
-    "before": _describe(_TEXT, "The fingerprint, the revision or the digest before."),
-    "after": _describe(_TEXT, "The same after; for an approval, the fingerprint that was on screen."),
+    "before": _describe(
+        _TEXT, "The fingerprint, the revision, the digest or the `trust` before; the earlier name of a tool."
+    ),
+    "after": _describe(
+        _TEXT,
+        "The same after; for an approval, the fingerprint that was on screen; for a tool that is not listed, its new"
+        " name.",
+    ),
     "approved": _describe(_TEXT, "The fingerprint that was approved, if the tool differs from it."),
     "fields": {
         "type": "array",
         "items": _TEXT,
-        "description": "Which parts of a definition differ, if both are known.",
+        "description": "Which parts of a definition, or which settings, differ, if both are known.",
     },
     "file": _describe(_TEXT, "The digest of the file once a command has changed it."),
     "applied": {"type": "boolean", "description": "Whether an edit was applied; `false`: it was refused."},

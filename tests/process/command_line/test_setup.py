@@ -148,6 +148,33 @@ def test_an_import_leaves_the_client_as_it_is(client: McpClient, home: Path) -> 
         assert file.is_dir() or stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
+def test_what_a_set_up_changes_in_a_config_with_records_is_recorded(home: Path) -> None:
+    """With the command that did it, and no secret."""
+    client = CLIENTS[0]
+    _written(client, home)
+    config = home / ".config/callability/gateway.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("mcpServers: {}\nrecords: {to: records}\n")
+    run("install", client.name, "--yes")
+    run("uninstall", client.name, "--yes")
+    run("import", client.name, "--yes")
+    run("setup", "--undo", "--yes")
+    files = sorted(config.with_name("records").glob("command-*.jsonl"))
+    text = "".join(path.read_text() for path in files)
+    assert SECRET not in text
+    changes = [each for each in map(json.loads, text.splitlines()) if each["kind"] == "change"]
+    added = [("agent_added", None), ("scope_added", "one"), ("scope_added", "two")]
+    gone = [("scope_removed", "one"), ("scope_removed", "two")]
+    assert [(each["command"], each["change"], each.get("server")) for each in changes] == [
+        *(("callability install", "server_added", name) for name in ("one", "two")),
+        *(("callability install", *each) for each in added),
+        *(("callability uninstall", *each) for each in [("agent_removed", None), *gone]),
+        *(("callability import", *each) for each in added),
+        *(("callability setup --undo", "server_removed", name) for name in ("one", "two")),
+        *(("callability setup --undo", *each) for each in [("agent_removed", None), *gone]),
+    ]
+
+
 @pytest.mark.parametrize("client", INSTALLABLE, ids=lambda client: client.name)
 def test_a_client_gets_one_entry_and_its_file_back_byte_for_byte(client: McpClient, home: Path) -> None:
     """By `uninstall`, and by `setup --undo`, which removes all that was stored."""

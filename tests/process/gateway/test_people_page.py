@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserHome]:
         "held": shelf(directory, "held", SEND, quarantined=True),
         "off": shelf(directory, "off", SEND, enabled=False),
     }
-    with user_home(servers, agents=agents(cursor=["files", "mail"])) as made:
+    keys = {"records": {"to": "records", "level": "all"}}
+    with user_home(servers, agents=agents(cursor=["files", "mail"]), **keys) as made:
         yield made
 
 
@@ -153,6 +155,24 @@ def test_a_server_is_released_and_held_and_switched_on(browser: Browser) -> None
     assert browser.shown("servers", "held")["quarantined"]
     assert browser.act("enable", "off", seen=browser.shown("servers", "off")["digest"]).status_code == 200
     eventually(lambda: browser.shown("servers", "off")["state"] == "connected")
+
+
+def test_what_a_person_does_on_the_page_is_recorded_as_such(home: UserHome, browser: Browser) -> None:
+    """Neither as an edit by hand nor as that of a command."""
+    held = browser.shown("servers", "held")
+    act = "release" if held["quarantined"] else "quarantine"
+    assert browser.act(act, "held", seen=held["digest"]).status_code == 200
+    sha256 = browser.shown("callable", "mail", "send_mail")["sha256"]
+    for each in ("block", "unblock"):
+        assert browser.act(each, "mail", "send_mail", sha256).status_code == 200
+    records = home.config.with_name("records")
+
+    def changes() -> list[dict[str, str]]:
+        lines = [line for path in records.glob("*.jsonl") for line in path.read_text().splitlines()]
+        return [each for line in lines if "command" in (each := json.loads(line))]
+
+    eventually(lambda: {act, "block", "unblock"} <= {each["change"] for each in changes()})
+    assert {each["command"] for each in changes()} == {"the page of the gateway"}
 
 
 def test_a_lock_of_the_operator_is_shown_with_its_line_and_never_lifted(home: UserHome, browser: Browser) -> None:

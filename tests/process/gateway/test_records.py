@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +25,7 @@ from mcp.client.streamable_http import streamable_http_client
 from callability.records.format import schema
 from support.checkout import UPSTREAMS
 from support.commands import callability
-from support.edits import replace
+from support.edits import edit, replace
 from support.gateway_in_process import client_of, http_gateway
 from support.gateways import (
     READ,
@@ -295,6 +296,103 @@ def test_what_a_person_decides_is_recorded_once_with_who_did_it(tmp_path: Path) 
     edits = records_in(records, change="approvals")
     assert [edit["applied"] for edit in edits] == [True] * (len(edits) - 1) + [False]
     assert all(edit["before"] != edit["after"] for edit in edits)
+
+
+def _has_applied(records: Path, edits: int) -> bool:
+    return len([each for each in records_in(records, change="config") if each["applied"]]) == edits
+
+
+def test_an_edit_of_the_config_is_recorded_once_with_what_became_what(tmp_path: Path) -> None:
+    """By each command that edits it, or as by hand; a config may have secrets beside it. No digest is shown whole."""
+    servers = {"it": shelf(tmp_path, "it", READ, SEND), "other": shelf(tmp_path, "other", SEND)}
+    config = write_config(tmp_path, servers, agents=agents_of({"ada": ["it", "other"]}), records=ALL)
+    (tmp_path / "secrets.env").write_text("UNUSED=value\n")
+    (tmp_path / "secrets.env").chmod(0o600)
+    records = tmp_path / "records"
+    own: list[tuple[str, str, list[tuple[str | None, ...]]]] = [
+        ("servers quarantine", "it", [("quarantine", "it", None, None)]),
+        ("servers release", "it", [("release", "it", None, None)]),
+        ("servers disable", "it", [("server_disabled", "it", None, None)]),
+        ("servers enable", "it", [("server_enabled", "it", None, None)]),
+        ("tools deny", "it send_mail", [("tool_denied", "it", "send_mail", None)]),
+        ("tools allow", "it send_mail", [("tool_allowed", "it", "send_mail", None)]),
+        ("agents add", "bob --server it", [("agent_added", None, None, "bob"), ("scope_added", "it", None, "bob")]),
+        ("agents add", "bob --renew", [("agent_changed", None, None, "bob")]),
+        ("agents revoke", "bob", [("agent_changed", None, None, "bob")]),
+        ("servers add", "new --agent bob --url http://127.0.0.1:9/", [*_ADDED]),
+        ("servers remove", "new", [("server_removed", "new", None, None), ("scope_removed", "new", None, "bob")]),
+    ]
+
+    async def story(url: str) -> None:
+        async with client_with(url, token_of("ada")) as client:
+            await call(client, "it:read_file")
+            for number, (command, arguments, _) in enumerate(own, 1):
+                words = (*command.split(), "--config", str(config), *arguments.split())
+                done = await asyncio.to_thread(callability, *words)
+                assert done.returncode == 0, done.stderr
+                await asyncio.to_thread(eventually, partial(_has_applied, records, number))
+            await becomes(status(client, "it:send_mail"), None)
+            changed = {"trust": "manual", "enabled_tools": ["read_file"], "env": {"CANARY": CANARY}}
+            agents = json.loads(config.read_text())["agents"]
+            agents["ada"]["servers"] = ["it"]
+            edit(config, servers={"it": changed}, agents=agents)
+            await asyncio.to_thread(eventually, has(records, change="scope_removed", agent="ada"))
+
+    with http_gateway(config) as url:
+        asyncio.run(story(url))
+    people = [each for each in records_in(records, kind="change") if "command" in each]
+    about = "command", "change", "server", "tool", "agent"
+    by_command = [(f"callability {command}", *each) for command, _, changes in own for each in changes]
+    assert of((each for each in people if each["by"] == "command"), *about) == by_command
+    by_hand = [each for each in people if each["by"] == "gateway"]
+    assert {each["command"] for each in by_hand} == {"by hand: the file"}
+    assert of(by_hand, *about[1:], "before", "after", "fields") == [
+        ("trust", "it", None, None, "auto", "manual", None),
+        ("server_changed", "it", None, None, None, None, ["enabled_tools", "env"]),
+        ("tool_denied", "it", "send_mail", None, None, None, None),
+        ("scope_removed", "other", None, "ada", None, None, None),
+    ]
+    assert CANARY not in json.dumps(people)
+    for command in ("show", "stats"):
+        text = callability("records", command, str(records)).stdout
+        assert f"changed trust it before auto after manual by hand in the file (user {os.getuid()})" in text
+        assert "changed scope_removed other for agent ada by hand" in text
+        assert not re.search("[0-9a-f]{13}", text)
+
+
+_ADDED = ("server_added", "new", None, None), ("scope_added", "new", None, "bob")
+
+
+def test_a_tool_that_a_server_no_longer_lists_is_recorded_with_its_new_name(tmp_path: Path) -> None:
+    """If another one of the same definition comes with the same list; what is new after a restart is known too."""
+    (tmp_path / "approvals.json").write_text("{}")
+    keys: Any = {"approvals": "approvals.json", "records": ALL}
+    config = write_config(tmp_path, {"it": shelf(tmp_path, "it", READ, SEND)}, **keys)
+    records = tmp_path / "records"
+    path = {**READ, "name": "read_path"}
+    listing = "change", "server", "tool", "before", "after"
+
+    async def list_again() -> None:
+        async with client_of(config) as client:
+            await becomes(status(client, "it:read_file"), None)
+            shelf(tmp_path, "it", path)
+            edit(config, servers={"it": {"env": {"OTHER": "process"}}})
+            await asyncio.to_thread(eventually, has(records, change="tool_listed", tool="read_path"))
+
+    async def list_after_restart() -> None:
+        shelf(tmp_path, "it", path, {"name": "wipe", "description": "Wipes the disk."})
+        async with client_of(config):
+            await asyncio.to_thread(eventually, has(records, change="tool_listed", tool="wipe"))
+
+    asyncio.run(list_again())
+    found = [*records_in(records, change="tool_unlisted"), *records_in(records, change="tool_listed")]
+    assert of(found, *listing) == [
+        ("tool_unlisted", "it", "read_file", None, "read_path"),
+        ("tool_unlisted", "it", "send_mail", None, None),
+        ("tool_listed", "it", "read_path", "read_file", None),
+    ]
+    asyncio.run(list_after_restart())
+    assert of(records_in(records, change="tool_listed")[1:], *listing) == [("tool_listed", "it", "wipe", None, None)]
 
 
 def test_records_go_to_no_place_that_is_open_to_others_or_the_channel_of_mcp(tmp_path: Path) -> None:

@@ -383,7 +383,11 @@ class Acts:
             await self._write(config.path, {"approvals": DEFAULT_APPROVALS})
 
     async def _write(self, path: Path, tree: Tree, *, create: bool = False) -> None:
-        await self._to_thread(path, lambda: rewrite(path, tree, create=create))
+        def write() -> None:
+            rewrite(path, tree, create=create)
+            self._runtime.records.note_page_edit(document.digest(document.read_bytes(path)))
+
+        await self._to_thread(path, write)
 
     async def _to_thread(self, path: Path, write: Callable[[], object]) -> None:
         """Write a file beside the event loop: another process may hold its lock."""

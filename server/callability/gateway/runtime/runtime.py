@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway.agents import AgentRouter, FilesInEffect, Tokens
-from callability.gateway.call_records import ChangeRecords, approval_changes, server_changes
+from callability.gateway.call_records import ChangeRecords
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import Config, HttpConfig, ServerConfig
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
+from callability.gateway.config.changes import approval_changes, config_changes
 from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import LoadPolicy, Loads, Supervisor, in_words, numbers_of
 from callability.gateway.meaning import Indexes
@@ -265,7 +266,7 @@ class GatewayRuntime:
         self._changes = DefinitionChanges()
         options.metrics.changed_definitions = self._changes.counts
         self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness, options.recorder)
-        self._records = ChangeRecords(options.recorder, options.command_records)
+        self._records = ChangeRecords(options.recorder, options.command_records, self._files.config)
         self._files.count_edit = self._records.count_edit
         self._recorded = self._files.config, self._files.approvals
         self._catalog = Catalog(options.policy, self._announce, witness=self._witness)
@@ -300,6 +301,11 @@ class GatewayRuntime:
         """All servers and tools, whatever an agent may see."""
         assert self._inventory is not None
         return self._inventory
+
+    @property
+    def records(self) -> ChangeRecords:
+        """What records changes."""
+        return self._records
 
     @property
     def loads(self) -> Loads:
@@ -396,7 +402,8 @@ class GatewayRuntime:
         self._recorded = now, decided = self._files.config, self._files.approvals
         path, changes = self._files.approvals_path(now), tuple(approval_changes(approvals, decided))
         self._begin(self._records.record_decisions("approvals", decided.digest, path, changes))
-        self._begin(self._records.record_decisions("config", now.digest, now.path, tuple(server_changes(config, now))))
+        changes = tuple(config_changes(config, now, self._records.last_list))
+        self._begin(self._records.record_decisions("config", now.digest, now.path, changes))
 
     def _gateway_of(self, agent: str) -> Gateway:
         return self.router.gateway_of(agent)
@@ -430,9 +437,10 @@ class GatewayRuntime:
 
     async def _witness(self, server: str, tools: tuple[UpstreamTool, ...]) -> None:
         """See each list of a server's tools before it counts."""
+        known = frozenset(self._changes.names(server))
         changed = self._changes.take(server, tools)
         beside = self._files.approvals_path(self._files.config) or self._files.config.path
-        self._records.record_list(server, tools, changed, self._files.approvals, beside)
+        self._records.record_list(server, tools, changed, known, self._files.approvals, beside)
         await self._forms.record(server, tools)
         self.listed(server, tools)
 
