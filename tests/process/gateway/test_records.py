@@ -22,7 +22,12 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from callability.records.format import schema
+from callability.cli.gateway_files import records_of
+from callability.gateway.call_records import ChangeRecords
+from callability.gateway.config import load_config
+from callability.gateway.config.changes import config_changes
+from callability.records.format import By, schema
+from callability.records.recorder import Recorder
 from support.checkout import UPSTREAMS
 from support.commands import callability
 from support.edits import edit, replace
@@ -358,6 +363,28 @@ def test_an_edit_of_the_config_is_recorded_once_with_what_became_what(tmp_path: 
         assert f"changed trust it before auto after manual by hand in the file (user {os.getuid()})" in text
         assert "changed scope_removed other for agent ada by hand" in text
         assert not re.search("[0-9a-f]{13}", text)
+
+
+def test_an_edit_by_a_command_while_the_gateway_starts_is_recorded_once(tmp_path: Path) -> None:
+    """After the gateway has read the config, and before it follows it; the same edit by hand later is another one."""
+    path = write_config(tmp_path, {"it": shelf(tmp_path, "it", READ)}, records=ALL)
+    options, before = records_of(load_config(path)), load_config(path)
+    assert options is not None
+    recorder = Recorder(options, By.GATEWAY)
+
+    async def record_now(records: ChangeRecords) -> None:
+        now = load_config(path)
+        await records.record_decisions("config", now.digest, path, tuple(config_changes(before, now)))
+
+    assert callability("servers", "quarantine", "it", "--config", str(path)).returncode == 0
+    asyncio.run(record_now(ChangeRecords(recorder, tmp_path / "records", before)))
+    asyncio.run(record_now(ChangeRecords(recorder, tmp_path / "records", load_config(path))))
+    recorder.close()
+    made = records_in(tmp_path / "records", change="quarantine")
+    assert of(made, "by", "command") == [
+        ("command", "callability servers quarantine"),
+        ("gateway", "by hand: the file"),
+    ]
 
 
 _ADDED = ("server_added", "new", None, None), ("scope_added", "new", None, "bob")
