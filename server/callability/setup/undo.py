@@ -16,7 +16,7 @@ from callability.contract.finding import as_code, list_names
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, turn, without
 from callability.files.editing import replace as replace_file
-from callability.gateway.config.secrets_file import SECRETS_FILE
+from callability.gateway.config.secrets_file import SECRETS_FILE, written_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, with_members
 from callability.setup.clients import ConfigForm
 from callability.setup.writing import (
@@ -220,6 +220,8 @@ def _had_agents(config: Path, runs: tuple[Run, ...]) -> bool:
 def _undo_secrets(config: Path, after: bytes | None, runs: tuple[Run, ...], undo: Undo) -> None:
     unused = unused_secrets(config, after)
     stored = {name for run in runs for name in run.secrets}
+    if used := sorted((stored & written_secrets(config).keys()).difference(unused)):
+        undo.lines.append(f"{SECRETS_FILE}: keeps {list_names(used)}, which a config beside it refers to")
     if gone := [name for name in unused if name in stored]:
         undo.lines.append(f"{SECRETS_FILE}: will be without {list_names(gone)}")
         undo.writes.append(partial(remove_secrets, config, gone))

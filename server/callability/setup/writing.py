@@ -142,16 +142,16 @@ def write_secrets(config: Path, secrets: Mapping[str, str]) -> None:
 
 
 def unused_secrets(config: Path, after: bytes | None) -> tuple[str, ...]:
-    """Return the secrets beside a config that neither its new content nor another config there refers to.
+    """Return the secrets beside a config that neither its new content nor another config beside them refers to.
 
     Raises:
         Unusable: the file of secrets, or another config that may use it, cannot be read.
     """
-    beside = config.resolve().parent.iterdir()
-    others = {each for each in beside if each.suffix in _CONFIG_SUFFIXES and each.is_file()}
-    others -= {config.resolve(), record_of(config)}
     try:
         there = written_secrets(config)
+        beside = secrets_beside(config).parent.iterdir() if there else ()
+        others = {each.resolve() for each in beside if each.suffix in _CONFIG_SUFFIXES and each.is_file()}
+        others -= {config.resolve(), record_of(config)}
         texts = [data.decode(errors="replace") for data in (after or b"", *map(document.read_bytes, others))]
     except document.Refused as refused:
         raise Unusable(str(refused.findings[0])) from refused

@@ -650,6 +650,11 @@ def test_an_undo_says_what_it_will_do_before_a_person_agrees(home: Path) -> None
     assert "nothing to undo: Zed is not installed" in run("uninstall", "zed")
     assert f"{config}: will be without what was added: agent `codex`\n" in run("uninstall", "codex", "--yes")
     assert "nothing to undo: Codex is not installed" in run("uninstall", "codex")
+    other = config.with_name("other.yaml")
+    other.write_text("mcpServers: {a: {command: x, env: {K: '${secret:API_TOKEN}'}}}")
+    kept = "secrets.env: keeps `API_TOKEN`, which a config beside it refers to"
+    assert kept in run("setup", "--undo", "--dry-run").splitlines()
+    other.unlink()
     config.unlink()
     run("setup", "--undo", "--yes")
     assert secrets.read_text() == f"OLD={SECRET}x\n"
