@@ -12,6 +12,8 @@ from typing import IO
 
 import pytest
 
+from callability import cli
+from callability.files import policy_check
 from callability.process.child import CannotStart, Child, Exited, TimedOut, start_early
 from callability.process.limits import MAX_MEMORY
 from support.checkout import TESTS
@@ -52,6 +54,11 @@ def test_a_process_that_was_started_early_is_given_the_next_task_and_no_other(st
     [early] = {*children_of(os.getpid())} - before
     assert start(code).exchange(b"", 60, _whole).decode().strip() == early
     assert start(code).exchange(b"", 60, _whole).decode().strip() != early
+
+
+def test_what_is_started_early_is_what_checks_a_policy() -> None:
+    """The command names it itself, since what names it otherwise needs an extra."""
+    assert cli.CHECK_MODULE == policy_check.CHECK_MODULE
 
 
 def test_a_process_that_was_started_early_and_is_not_used_ends_with_its_parent() -> None:

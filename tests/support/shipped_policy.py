@@ -10,6 +10,7 @@ import asyncio
 import os
 from functools import cache
 
+from callability import cli
 from callability.compiler import confirmation, policy
 from callability.compiler.confirmation import CPU_LIMIT, TIME_LIMIT, Engine, EngineOutput, OnProgress, no_progress, run
 from callability.compiler.policy import Check, check_source
@@ -86,7 +87,7 @@ def check_it_once() -> None:
     policy.check_source = _check_once
     policy_check.checked_source = _check_to_serve_once
     # The process would hardly ever be used.
-    policy_check.prepare_check = lambda: None
+    cli.prepare_check = lambda: None
     confirmation.run = _run_once
 
 

@@ -8,6 +8,8 @@ import sys
 __all__ = ["main"]
 
 _HELP = {"--help", "-h"}
+CHECK_MODULE = "callability.compiler.check_worker"
+"""What checks a policy, as `files.policy_check` names it, which needs more than the base installation has."""
 
 
 def main() -> None:
@@ -25,9 +27,14 @@ def main() -> None:
             # A thread may still wait for a line of standard input, and would wait for ever.
             os._exit(code)
     if sys.argv[1:2] == ["serve"] and not _HELP & {*sys.argv}:
-        from callability.files.policy_check import prepare_check  # noqa: PLC0415
-
         prepare_check()
     from callability.cli.application import main as run  # noqa: PLC0415
 
     run()
+
+
+def prepare_check() -> None:
+    """Start the process of the next check, which imports what it needs while this one does."""
+    from callability.process.child import start_early  # noqa: PLC0415  # other commands need it later or never
+
+    start_early(CHECK_MODULE)

@@ -9,18 +9,13 @@ from callability.contract.finding import Finding, Place
 from callability.files.policy_source import PolicySource
 from callability.kernel.policy import CheckedPolicy, unpack
 from callability.process.background import output_of
-from callability.process.child import NoOutput, start_early
+from callability.process.child import NoOutput
 
 CHECK_MODULE = "callability.compiler.check_worker"
 """What checks a policy, in a process of its own: whatever serves a policy never imports what compiles it."""
 CHECK_SECONDS = 120.0
 """How long a check may take."""
 _logger = logging.getLogger(__name__)
-
-
-def prepare_check() -> None:
-    """Start the process of the next check, which imports what it needs while this one does."""
-    start_early(CHECK_MODULE)
 
 
 async def checked_source(written: PolicySource) -> CheckedPolicy:
