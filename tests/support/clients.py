@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from callability.client import BlockingClient, Client
 from callability.v1 import callability_service_pb2 as pb
 from support.running import Service, service
 from support.services import SWITCHED_OFF
+from support.waiting import eventually
 
 KINDS = ("asyncio", "threads")
 
@@ -114,9 +116,18 @@ class Replica:
         self.close()
 
     def restart(self) -> None:
-        """Start it again, at the same address."""
+        """Start it again, at the same address. A connection of another process may have its port for a moment."""
+        eventually(self._is_free)
         self._running = ExitStack()
         self.process = self._started()
+
+    def _is_free(self) -> bool:
+        host, _, port = self.address.rpartition(":")
+        try:
+            socket.create_server((host, int(port))).close()
+        except OSError:
+            return False
+        return True
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
