@@ -15,6 +15,7 @@ from support.running import run_from_small_process
 FUZZING = TESTS / "fuzzing"
 
 
+@pytest.mark.repeated
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="there is no build of atheris here")
 def test_inputs_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
     """A hundred of them, from the seeds on; the same ones each time."""
@@ -29,6 +30,7 @@ def test_inputs_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
     assert covered[-1] > 500
 
 
+@pytest.mark.repeated
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="there is no build of atheris here")
 def test_bundles_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
     """A few hundred payloads, from those of the vectors on; the same ones each time."""
@@ -45,6 +47,7 @@ def test_bundles_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
     assert covered[-1] > 250
 
 
+@pytest.mark.repeated
 def test_no_arrow_file_is_decided_that_ends_the_process(tmp_path: Path) -> None:
     """Those that were found before, and a few hundred that are drawn; the same ones each time."""
     command = [sys.executable, str(FUZZING / "arrow_files.py"), str(FUZZING / "arrow"), "--found", str(tmp_path)]
