@@ -25,6 +25,8 @@ NOTICED = "noticed"
 """The outcome of a mutant with which a test failed."""
 LOST = "lost"
 """The outcome of a place whose function was changed."""
+UNREACHED = "unreached"
+"""The outcome of a place that no test runs."""
 
 
 def report_mutants(
@@ -35,7 +37,10 @@ def report_mutants(
     places: Annotated[Path | None, typer.Option(help="Take the places of this file, and draw none.")] = None,
     count: Annotated[int, typer.Option(min=1, help="How many places to draw.")] = 40,
     seed: Annotated[int, typer.Option(help="What decides which places are drawn.")] = 1,
-    tests: Annotated[list[str] | None, typer.Option(help="Files or folders of tests. Default: all.")] = None,
+    tests: Annotated[
+        list[str] | None,
+        typer.Option(help="Files or folders of tests, one after the other. Default: the unit tests, then the others."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write places and outcomes as JSON.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that first find out what each test reaches.")] = 2,
     minutes: Annotated[float, typer.Option(help="How long that may take.")] = 90,
@@ -55,15 +60,19 @@ def report_mutants(
         package = checkout.root / "server/callability"
         chosen = [*before] or functions.draw([package / name for name in modules or _MODULES], count, seed)
         found = dict(_found(chosen, functions))
-        try:
-            reached, failing = checkout.reach({each.path for each in found.values()}, tests, workers, 60 * minutes)
-        except TestsDoNotRun as why:
-            sys.exit(str(why))
         outcomes = {place: LOST for place in chosen if place not in found}
-        for place, outcome in _outcomes(checkout, found, reached, failing, seconds):
-            outcomes[place] = outcome
-            if output:
-                _write(output, tests, outcomes)
+        for folder in tests:
+            try:
+                reached, failing = checkout.reach({each.path for each in found.values()}, folder, workers, 60 * minutes)
+            except TestsDoNotRun as why:
+                sys.exit(str(why))
+            for place, outcome in _outcomes(checkout, dict(found), reached, failing, seconds):
+                if outcome == NOTICED:
+                    del found[place]
+                if outcome != UNREACHED or place not in outcomes:
+                    outcomes[place] = outcome
+                if output:
+                    _write(output, tests, outcomes)
     print(", ".join(f"{number} {outcome}" for outcome, number in Counter(outcomes.values()).most_common()))
     worse = [place for place in before if outcomes[place] == LOST or before[place] == NOTICED != outcomes[place]]
     for place in worse:
@@ -95,8 +104,8 @@ def _outcomes(
     checkout: Checkout, mutants: dict[Place, Mutant], reached: Reached, failing: frozenset[str], seconds: float
 ) -> Iterator[tuple[Place, str]]:
     for place, mutant in mutants.items():
-        tests = sorted(_reaching(mutant, reached) - failing, key=lambda name: (not name.startswith("tests/unit"), name))
-        outcome, by = "unreached", ""
+        tests = sorted(_reaching(mutant, reached) - failing)
+        outcome, by = UNREACHED, ""
         if tests:
             outcome, by = _outcome(checkout, mutant, tests, seconds)
         print(f"{outcome}: {place.function} {place.kind} {place.number}, {len(tests)} tests {by}", flush=True)

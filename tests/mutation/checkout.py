@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,22 +75,19 @@ class Checkout:
         package = self.root / "server/callability"
         return [path for path in package.rglob("*.py") if "v1" not in path.relative_to(package).parts]
 
-    def reach(
-        self, files: Iterable[Path], tests: Sequence[str], workers: int, seconds: float
-    ) -> tuple[Reached, frozenset[str]]:
-        """Run the tests once as they are, and return which lines of files each of them reaches, and which fail here.
+    def reach(self, files: Iterable[Path], tests: str, workers: int, seconds: float) -> tuple[Reached, frozenset[str]]:
+        """Run a file or folder of tests as it is; return which tests reach a line of these files, and which fail here.
 
         Raises:
             TestsDoNotRun: they do not end in time, or pytest cannot run them.
         """
-        measured = self.root.with_name("measured")
-        measured.mkdir()
+        measured = Path(tempfile.mkdtemp(prefix="measured-", dir=self.root.parent))
         config, failed = measured / "coveragerc", measured / "failed"
         config.write_text(_COVERAGE.format(data=measured / "data", files=",".join(map(str, files))), encoding="utf-8")
         failed.touch()
         variables = {"COVERAGE_PROCESS_START": str(config), FAILED: str(failed)}
         try:
-            code = self._pytest(["-n", str(workers), "--dist", "loadfile", *tests], seconds, variables, show=True)[0]
+            code = self._pytest(["-n", str(workers), "--dist", "loadfile", tests], seconds, variables, show=True)[0]
         except subprocess.TimeoutExpired:
             raise TestsDoNotRun(f"the tests did not end within {seconds:g} s before anything was changed") from None
         if code not in {0, 1}:
