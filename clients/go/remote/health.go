@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 	"unicode"
@@ -15,14 +16,21 @@ import (
 // service is the one whose health is watched.
 const service = "callability.v1.CallabilityService"
 
-// watch follows the health of a replica. A replica that is suspect is asked again by a new stream.
+// errSuspected ends a stream of health because a call made the replica suspect.
+var errSuspected = errors.New("a call made the replica suspect")
+
+// watch follows the health of a replica. A replica that is suspect is asked again by a new stream, which does not wait
+// for a connection: a replica that is gone is found to be down.
 func (c *Client) watch(ctx context.Context, replica int) {
+	patient := true
 	for ctx.Err() == nil {
 		wait := pause
-		err := c.follow(ctx, replica)
+		err := c.follow(ctx, replica, patient)
+		patient = !errors.Is(err, errSuspected)
 		switch {
 		case ctx.Err() != nil:
 			return
+		case !patient:
 		case status.Code(err) == codes.Unimplemented:
 			c.saw(replica, ReplicaUnknown, "")
 			wait = unsupported
@@ -33,13 +41,14 @@ func (c *Client) watch(ctx context.Context, replica int) {
 	}
 }
 
-// follow reads the health of a replica until the stream ends. If a call makes the replica suspect, the stream is read
-// again from its beginning, since a service says only once that it serves.
-func (c *Client) follow(ctx context.Context, replica int) error {
+// follow reads the health of a replica until the stream ends. A patient stream begins when there is a connection. If a
+// call makes the replica suspect, the stream is to be read again from its beginning, since a service says only once that
+// it serves.
+func (c *Client) follow(ctx context.Context, replica int, patient bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := grpc_health_v1.NewHealthClient(c.channels[replica]).Watch(
-		ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+		ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, grpc.WaitForReady(patient))
 	if err != nil {
 		return err
 	}
@@ -55,7 +64,7 @@ func (c *Client) follow(ctx context.Context, replica int) error {
 		if err != nil {
 			select {
 			case <-suspected:
-				return nil
+				return errSuspected
 			default:
 				return err
 			}

@@ -41,13 +41,20 @@ func relayTo(t *testing.T, service string) *relay {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = listener.Close()
+		r.close()
 		<-ended
-		for _, each := range r.flows {
-			_, _ = each.client.Close(), each.service.Close()
-		}
 	})
 	return r
+}
+
+// close ends every flow, and refuses others.
+func (r *relay) close() {
+	_ = r.listener.Close()
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, each := range r.flows {
+		_, _ = each.client.Close(), each.service.Close()
+	}
 }
 
 func (r *relay) address() string { return r.listener.Addr().String() }

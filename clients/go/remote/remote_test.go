@@ -167,6 +167,25 @@ func TestNoCallIsLostWhenOneOfTwoReplicasIsKilled(t *testing.T) {
 	ask(50)
 }
 
+func TestAReplicaThatDidNotAnswerAndIsGoneIsDown(t *testing.T) {
+	between := relayTo(t, serve(t, policyDirectory(t), "127.0.0.1:0").address)
+	client, err := remote.Dial([]string{between.address()}, remote.WithAttemptTimeout(200*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	state := func(wanted remote.ReplicaState) func() bool {
+		return func() bool { return client.States()[between.address()] == wanted }
+	}
+	waitUntil(t, "a replica that serves", state(remote.ReplicaServing))
+	between.forget()
+	if answer, err := client.Check(t.Context(), nil, tools()[0]); err == nil {
+		t.Fatalf("a connection that passes nothing on answered %s", answer.Status)
+	}
+	between.close()
+	waitUntil(t, "a replica that is down", state(remote.ReplicaDown))
+}
+
 func TestWithoutAServiceTheErrorSaysSoAndNamesNoStatus(t *testing.T) {
 	gone := serve(t, policyDirectory(t), "127.0.0.1:0")
 	client, err := remote.Dial([]string{gone.address}, remote.WithAttemptTimeout(200*time.Millisecond))
