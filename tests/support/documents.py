@@ -8,8 +8,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.running import forks_commands
+from support.warm_program import shared_program
+
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 """By which a shell finds the `callability` of the tests."""
+
+
+def command_path() -> str:
+    """Return by which a shell finds a `callability` that forks from a process, where other commands of tests do."""
+    return f"{shared_program().commands}{os.pathsep}{PATH}" if forks_commands() else PATH
 
 
 def sessions_of(block: str) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,5 @@
-"""How many examples are drawn for a law: a tenth in the loop of a developer, half before a change lands, twice as many
-in a long round, ten times as many every night, and fifty times as many beside the engines of `make fleet`.
+"""How many examples are drawn for a law: a tenth in the loop of a developer, a quarter before a change lands, twice as
+many in a long round, ten times as many every night, and fifty times as many beside the engines of `make fleet`.
 
 The profile decides, as in `pytest --hypothesis-profile=quick`. A law states how many it draws in `usual`.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 USUAL = "usual"
-_EXAMPLES = {"quick": 10, "half": 50, USUAL: 100, "long": 200, "nightly": 1_000, "engines": 5_000}
+_EXAMPLES = {"quick": 10, "quarter": 25, USUAL: 100, "long": 200, "nightly": 1_000, "engines": 5_000}
 
 
 def register_profiles() -> None:

@@ -36,6 +36,11 @@ def fork_commands() -> None:
     _forking.append(sys.platform == "linux" and not _MEASURING & os.environ.keys())
 
 
+def forks_commands() -> bool:
+    """Say whether commands fork."""
+    return any(_forking)
+
+
 def start(*arguments: str, fresh: bool = False, **options: Any) -> subprocess.Popen[Any]:
     """Start a command, with options of `subprocess.Popen`.
 
@@ -43,7 +48,7 @@ def start(*arguments: str, fresh: bool = False, **options: Any) -> subprocess.Po
     `fresh` process. So is one that a test gives a `PYTHONPATH`: it may import something else.
     """
     other_modules = (options.get("env") or os.environ).get("PYTHONPATH") not in {None, _PYTHONPATH}
-    if any(_forking) and not fresh and not other_modules:
+    if forks_commands() and not fresh and not other_modules:
         return shared_program().process(*arguments, **options)
     return _POPEN([*COMMAND, *arguments], **options)
 

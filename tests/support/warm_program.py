@@ -1,8 +1,8 @@
 """Commands in processes that fork from one which has imported the program: real ones, without a second of imports each.
 
-`python -m support.warm_program SOCKET` is the process that they fork from; `SOCKET` is the number of its end of a pair.
-`python -m support.warm_program SOCKET libraries` imports only libraries: each command imports its own modules, as a
-process that a shell starts does.
+`python -m support.warm_program SOCKET CALLED` is the process that they fork from. `SOCKET` is the number of its end of
+a pair. `CALLED` is that of a socket on which a script calls, which a shell finds as the command. With `libraries` as a
+third argument, only libraries are imported: each command imports its own modules, as one that a shell starts does.
 
 The program has checked the shipped policy too. What a test measures of a start (modules, memory, time), or whether it
 checks that policy, needs a process that is not warm.
@@ -15,15 +15,18 @@ import ctypes
 import gc
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from select import select
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
@@ -38,7 +41,28 @@ _LIBRARIES = (
 )
 """What takes most of the time that commands need for their imports."""
 _LENGTH = 4
-"""Bytes that say how long a request is."""
+"""Bytes that say how long a request is, or with which code a command ended."""
+_SCRIPT = """
+import _socket, json, os, signal
+
+connection = _socket.socket(_socket.AF_UNIX)
+connection.connect(ADDRESS)
+start = {
+    "arguments": os.sys.argv[1:], "directory": os.getcwd(), "environment": dict(os.environ), "leads_session": False
+}
+request = json.dumps(start).encode()
+streams = b"".join(number.to_bytes(4, os.sys.byteorder) for number in range(3))
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda number, _: connection.send(bytes([number])))
+connection.sendmsg([len(request).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+connection.sendall(request)
+code = int.from_bytes(connection.recv(4), "big", signed=True)
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+"""A command as another process starts it: it passes its streams and signals on, and ends as the process that forks."""
 _ADOPT_ORPHANS = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux's `prctl`."""
 
@@ -47,11 +71,21 @@ class WarmProgram:
     """A process that has imported the program, or its libraries, and from which commands fork."""
 
     def __init__(self, *, libraries_only: bool = False) -> None:
+        self._directory = TemporaryDirectory(prefix="c-")
+        self.commands = Path(self._directory.name)
+        """A directory with a `callability` that others start: what it does is done by a process that forks here."""
         self._socket, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "support.warm_program", str(theirs.fileno())]
-        with theirs:
+        called = socket.socket(socket.AF_UNIX)
+        called.bind(str(self.commands / "socket"))
+        called.listen()
+        script = self.commands / "callability"
+        script.write_text(f"#!{sys.executable} -IS\nADDRESS = {str(self.commands / 'socket')!r}\n{_SCRIPT}")
+        script.chmod(0o755)
+        numbers = [theirs.fileno(), called.fileno()]
+        command = [sys.executable, "-m", "support.warm_program", *map(str, numbers)]
+        with theirs, called:
             self._process = subprocess.Popen(
-                [*command, *(["libraries"] if libraries_only else [])], cwd=TESTS, pass_fds=[theirs.fileno()]
+                [*command, *(["libraries"] if libraries_only else [])], cwd=TESTS, pass_fds=numbers
             )
         self._one_at_a_time = Lock()
 
@@ -83,6 +117,7 @@ class WarmProgram:
         """End the process."""
         self._socket.close()
         self._process.wait()
+        self._directory.cleanup()
 
 
 @contextmanager
@@ -148,13 +183,16 @@ def _read(connection: socket.socket, length: int) -> bytes:
     return data
 
 
-def _fork_for_each(connection: socket.socket) -> None:
+def _fork_for_each(connection: socket.socket, called: socket.socket) -> None:
     """Fork a process for each request, and answer with its id. Returns in each of these, as what it asks for."""
     while True:
-        head, streams, _, _ = socket.recv_fds(connection, _LENGTH, len(_ERRORS))
-        if not head:
+        if called in select([connection, called], [], [])[0]:
+            if _forks_for_call(called.accept()[0]):
+                return
+            continue
+        start, streams = _request_of(connection)
+        if not start:
             os._exit(0)
-        start = json.loads(_read(connection, int.from_bytes(head)))
         pid_reader, pid_writer = os.pipe()
         go_reader, go_writer = os.pipe()
         if middle := os.fork():
@@ -171,6 +209,41 @@ def _fork_for_each(connection: socket.socket) -> None:
         os.read(go_reader, 1)
         _become(start, streams)
         return
+
+
+def _request_of(connection: socket.socket) -> tuple[dict[str, Any], Sequence[int]]:
+    """Read what a process is started with, which is nothing at the end of the connection, and its streams."""
+    head, streams, _, _ = socket.recv_fds(connection, _LENGTH, len(_ERRORS))
+    return json.loads(_read(connection, int.from_bytes(head))) if head else {}, streams
+
+
+def _forks_for_call(connection: socket.socket) -> bool:
+    """Fork a process that answers a call of the script, and return whether this is the command that it forks."""
+    if middle := os.fork():
+        connection.close()
+        os.waitpid(middle, 0)
+        return False
+    if os.fork():
+        os._exit(0)
+    start, streams = _request_of(connection)
+    if not start:
+        os._exit(0)
+    command = os.fork()
+    if not command:
+        connection.close()
+        _become(start, streams)
+        return True
+    for number in streams:
+        os.close(number)
+    ended = os.pidfd_open(command)
+    while ended not in select([connection.fileno(), ended], [], [])[0]:
+        # A script that was killed takes its command with it.
+        [sent] = connection.recv(1) or [signal.SIGKILL]
+        os.kill(command, sent)
+    with suppress(BrokenPipeError):
+        code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+        connection.sendall(code.to_bytes(_LENGTH, signed=True))
+    os._exit(0)
 
 
 def _become(start: dict[str, Any], streams: Sequence[int]) -> None:
@@ -214,9 +287,11 @@ def _import_program() -> None:
 
 
 if __name__ == "__main__":
+    # As in a script: the name of the command is then that of its file.
+    globals()["__package__"] = None
     gc.disable()
-    _import_libraries() if sys.argv[2:] else _import_program()
+    _import_libraries() if sys.argv[3:] else _import_program()
     gc.freeze()
     gc.enable()
-    _fork_for_each(socket.socket(fileno=int(sys.argv[1])))
+    _fork_for_each(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3]))
     run_command()

@@ -20,7 +20,7 @@ from callability.compiler.policy import load
 from callability.kernel.envelope import envelop
 from support.checkout import DOCS, POLICY
 from support.commands import callability
-from support.documents import PATH, pattern, sessions_of
+from support.documents import command_path, pattern, sessions_of
 from support.policies import exported_policy
 
 OPEN: Mapping[str, object] = {
@@ -471,7 +471,7 @@ def test_the_quick_start_of_the_page_works(tmp_path: Path) -> None:
     (tmp_path / "tools.csv").write_text(table)
 
     def run(command: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PATH": PATH}
+        environment = {**os.environ, "PATH": command_path()}
         return subprocess.run(
             command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True
         )

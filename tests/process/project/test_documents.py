@@ -16,7 +16,7 @@ import pytest
 
 from support import findings_page
 from support.checkout import ROOT
-from support.documents import PATH, pattern, sessions_of
+from support.documents import command_path, pattern, sessions_of
 
 README = (ROOT / "README.md").read_text()
 PROXIES = (ROOT / "docs/proxies.md").read_text()
@@ -37,7 +37,7 @@ def _run(command: str, directory: Path) -> str:
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=directory,
-        env=os.environ | {"PATH": PATH, "COLUMNS": "120"},
+        env=os.environ | {"PATH": command_path(), "COLUMNS": "120"},
         capture_output=True,
         text=True,
         timeout=120,

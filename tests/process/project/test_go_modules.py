@@ -12,6 +12,8 @@ import pytest
 
 from support.checkout import ROOT
 from support.go_client import OUT_OF_REACH
+from support.running import forks_commands
+from support.warm_program import shared_program
 
 MODULES = [
     ROOT / path
@@ -44,7 +46,8 @@ ALONE = "^TestADamagedPayloadNeverDecidesOutsideItsTables$"
 @each_module
 def test_a_go_module_passes_its_tests_under_the_race_detector(module: Path) -> None:
     """Without a cache: the vectors that the tests read are not files of the module."""
-    _go(module, "test", "-race", "-count=1", "-timeout=15m", "-skip", ALONE, "./...")
+    given = {"CALLABILITY_PROGRAM": str(shared_program().commands / "callability")} if forks_commands() else {}
+    _go(module, "test", "-race", "-count=1", "-timeout=15m", "-skip", ALONE, "./...", **given)
 
 
 def test_the_core_module_passes_the_test_of_one_goroutine() -> None:

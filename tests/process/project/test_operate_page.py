@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from support.checkout import DOCS, ROOT
-from support.documents import PATH
+from support.documents import PATH, command_path
 from support.running import unused_port
 
 PAGE = (DOCS / "operate.md").read_text()
@@ -60,7 +60,7 @@ def test_the_commands_of_the_page_build_change_and_end_a_deployment(tmp_path: Pa
         subprocess.Popen(
             ["bash", str(script)],
             cwd=tmp_path,
-            env=os.environ | {"PATH": PATH},
+            env=os.environ | {"PATH": command_path()},
             stdout=output,
             stderr=output,
             start_new_session=True,

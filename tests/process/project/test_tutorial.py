@@ -8,18 +8,25 @@ import subprocess
 from pathlib import Path
 
 from support.checkout import DOCS
-from support.documents import PATH, pattern, sessions_of
+from support.documents import command_path, pattern, sessions_of
 
 PAGE = (DOCS / "tutorial.md").read_text()
 BLOCK = re.compile(r"^(?:<!-- exit code (\d) -->\n)?```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 AUTHOR = {"GIT_AUTHOR_NAME": "An author", "GIT_AUTHOR_EMAIL": "author@example.invalid"}
 COMMITTER = {"GIT_COMMITTER_NAME": "An author", "GIT_COMMITTER_EMAIL": "author@example.invalid"}
-ENVIRONMENT = os.environ | AUTHOR | COMMITTER | {"PATH": PATH, "COLUMNS": "120", "GIT_CONFIG_GLOBAL": os.devnull}
+ENVIRONMENT = os.environ | AUTHOR | COMMITTER | {"COLUMNS": "120", "GIT_CONFIG_GLOBAL": os.devnull}
 
 
 def _run(command: list[str], directory: Path, given: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=directory, env=ENVIRONMENT, input=given, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=directory,
+        env=ENVIRONMENT | {"PATH": command_path()},
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.checkout import DOCS
-from support.documents import PATH, pattern, sessions_of
+from support.documents import command_path, pattern, sessions_of
 
 BLOCK = re.compile(r"(?:^<!-- (?:exit code (\d+)|(\S+)) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DIRECTORY = "/srv/gateway"
@@ -20,7 +20,8 @@ DIRECTORY = "/srv/gateway"
 
 
 def _run(command: str, directory: Path, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PATH": PATH, "COLUMNS": "120", "HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
+    changed = {"PATH": command_path(), "COLUMNS": "120", "HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
+    environment = os.environ | changed
     environment.pop("XDG_RUNTIME_DIR", None)
     return subprocess.run(
         ["sh", "-c", command.replace(DIRECTORY, str(directory))],
