@@ -15,7 +15,8 @@ ROUNDS ?= long
 SOAK ?= 10
 PIP := -m pip --quiet --disable-pip-version-check
 # What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
-INSTALL := install --require-hashes --build-constraint ops/requirements/build.txt
+# Python compiles what it imports, once; most modules of most packages never are.
+INSTALL := install --no-compile --require-hashes --build-constraint ops/requirements/build.txt
 UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -47,20 +48,27 @@ $(VENV)/node/installed: $(VENV)/installed tests/node/install.sh tests/node/packa
 	BIN="$(BIN)" bash tests/node/install.sh $(VENV)/node || echo 'Node is not set up: tests that need it are skipped' >&2
 
 # The same holds for the browser.
-$(VENV)/browser: $(VENV)/installed tests/browser/install.sh
+$(VENV)/browser: tests/browser/install.sh
 	bash tests/browser/install.sh
+	mkdir -p $(VENV)
 	touch $@
 
-# Where there is no build of the fuzzer, everything else is set up, and the test that needs it is skipped.
-$(VENV)/fuzz: $(VENV)/installed ops/requirements/fuzz.txt
+# Where there is no build of the fuzzer, everything else is set up, and the test that needs it is skipped. One pip at a
+# time changes an environment.
+$(VENV)/fuzz: $(VENV)/installed ops/requirements/fuzz.txt | $(VENV)/node/installed
 	$(BIN)/python $(PIP) install --require-hashes --only-binary :all: --requirement ops/requirements/fuzz.txt \
 	  || echo 'The fuzzer is not set up: the test that needs it is skipped' >&2
 	touch $@
 
 # The same holds for what runs and checks the files in ops/.
-$(VENV)/ops: $(VENV)/installed tests/ops/install.sh ops/requirements/ops.txt
+$(VENV)/ops: $(VENV)/installed tests/ops/install.sh ops/requirements/ops.txt | $(VENV)/fuzz
 	BIN="$(BIN)" bash tests/ops/install.sh
 	touch $@
+
+# Several processes run the tests, and each would compile them at its start.
+$(VENV)/collected: $(VENV)/installed
+	$(BIN)/python -m pytest -q --collect-only >$@.txt 2>&1 || { cat $@.txt; exit 1; }
+	mv $@.txt $@
 
 # Helm is built, which takes minutes.
 $(VENV)/bin/helm: | $(VENV)/installed
@@ -73,7 +81,7 @@ demo: $(VENV)/installed ## Set up, and show how a tool is refused, unlocked and 
 unit: $(VENV)/installed ## Set up, and run the tests that need no process.
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --hypothesis-profile=quick tests/unit
 
-setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz $(VENV)/ops ## Set up for every test.
+setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz $(VENV)/ops $(VENV)/collected ## Set up for every test.
 
 # `TEST="-m 'not repeated'"` leaves out what other targets of `.ci/run` and `.ci/nightly` do more of.
 test: setup ## Set up, and run the tests.
@@ -145,7 +153,7 @@ fuzz: $(VENV)/fuzz ## Fuzz the readers of rule files, of bundles and of Arrow fi
 	else echo 'The fuzzer is not set up: only what Hypothesis draws is tried' >&2; fi
 	$(BIN)/python tests/fuzzing/arrow_files.py tests/fuzzing/arrow --found build/fuzz/arrow \
 	  $(if $(SEED),--seed $(SEED) --runs $(FUZZ_TABLES),--seconds $(FUZZ))
-	CALLABILITY_FUZZ=$(if $(SEED),2,5) $(BIN)/python -m pytest -q $(if $(SEED),--hypothesis-seed=$(SEED)) tests/unit/policy/test_hostile_files.py tests/process/service/test_hostile_edits.py
+	CALLABILITY_FUZZ=$(if $(SEED),1,5) $(BIN)/python -m pytest -q $(if $(SEED),--hypothesis-seed=$(SEED)) tests/unit/policy/test_hostile_files.py tests/process/service/test_hostile_edits.py
 
 stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.
 	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --mypy_out=$(STUBS) \
