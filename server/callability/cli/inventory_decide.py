@@ -92,7 +92,10 @@ class Tables:
                 readings = [policy.reading(alike, Columns(kept, agent, self.missing_unknown)) for policy in policies]
                 first = first or {each.name: each for each in columns}
                 names = dict.fromkeys(name for each in readings for name in each.needed)
-                names |= dict.fromkeys(name for name in KEY if len(columns.get_all_field_indices(name)) == 1)
+                single = [name for name in columns.names if len(columns.get_all_field_indices(name)) == 1]
+                # A batch without a column has no rows: read one of the table's own.
+                names |= dict.fromkeys(name for name in KEY if name in single)
+                names = names or dict.fromkeys(single[:1])
                 for batch in file.batches(facts, pa.schema([columns.field(name) for name in names])):
                     cast = kept_as(batch, kept, alike)
                     decided = tuple(reading.decide(cast) for reading in readings)

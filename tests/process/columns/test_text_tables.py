@@ -186,3 +186,21 @@ def test_a_table_without_rows_has_one_outcome(tmp_path: Path, ending: str) -> No
     both = _run("decide", path, tmp_path / "one.jsonl", "--output", output)
     assert (both.returncode, both.stderr) == (0, f"1 row in `{output}`: 1 callable\n")
     assert [row["status"] for row in _read_csv(output)] == ["callable"]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".arrow"])
+def test_rows_are_counted_if_the_policy_reads_no_column_of_a_table(tmp_path: Path, ending: str) -> None:
+    """As in CSV whose columns another sign than a comma separates: each row is unknown, and none is lost."""
+    path, rows = tmp_path / f"tools{ending}", [{"server.name;tool.name": f"git;{number}"} for number in range(3)]
+    match ending:
+        case ".csv":
+            _write_csv(path, rows)
+        case ".jsonl":
+            _write_json_lines(path, rows)
+        case ".parquet":
+            pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+        case _:
+            pa.feather.write_feather(pa.Table.from_pylist(rows), path)
+    done = _run("counts", path, "--allow-missing")
+    assert done.returncode == 0
+    assert done.stdout.startswith("3 rows\n             3  disabled_unknown, by rule `server-off`")
