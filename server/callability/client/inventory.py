@@ -290,11 +290,11 @@ class Inventory:
         """Return a request about one tool.
 
         Raises:
-            KeyError: it is not there.
+            KeyError: it is not there, or its name is not well-formed, so that no request can hold it.
         """
         with self._lock:
             known = self._servers[server].known(server) if server in self._servers else None
-        if known is None or tool not in known.tools:
+        if known is None or tool not in known.tools or well_formed(tool) != tool:
             raise KeyError(f"{server}{self.separator}{tool}")
         return pb.CheckToolRequest(
             agent=agent, server=server, server_facts=known.facts, tool=tool, tool_facts=known.tools[tool]

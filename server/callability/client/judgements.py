@@ -13,6 +13,7 @@ from itertools import pairwise
 from threading import Lock
 
 from callability.adapter import ALL_SERVERS, SEPARATOR, JudgedTool, Judgement, ToolText, judge
+from callability.adapter.json_text import well_formed
 from callability.client.hooks import PolicyUnavailable
 from callability.contract.vocabulary import MAX_BYTES, ToolStatus, byte_length
 from callability.v1 import callability_service_pb2 as pb
@@ -79,16 +80,19 @@ FACTS_BYTES = 65_536
 
 
 class StandIns:
-    """Names for the tools that are too large to be asked about. A service answers each by an error of its item."""
+    """Names for the tools that no request can hold. A service answers each by an error of its item."""
 
     def __init__(self) -> None:
         self._tools: dict[str, str] = {}
 
     def describe(self, tool: str, facts: ToolFacts) -> Tool:
-        """Return what a request holds about a tool: the tool, or a name that is too long, in place of one too large."""
+        """Return what a request holds about a tool: the tool, or a name that is too long if no request can hold it.
+
+        None can if the name or the facts are too large, or if the name is not well-formed.
+        """
         # Four bytes are the most that a character has.
         short = len(tool) <= MAX_BYTES // 4 or byte_length(tool) <= MAX_BYTES
-        if short and facts.ByteSize() <= FACTS_BYTES:
+        if short and well_formed(tool) == tool and facts.ByteSize() <= FACTS_BYTES:
             return Tool(name=tool, facts=facts)
         name = f"{len(self._tools):0{MAX_BYTES + 1}}"
         self._tools[name] = tool
@@ -253,7 +257,7 @@ class Judgements:
 
 
 def _tool_of_request(tool: str, facts: facts_pb2.ToolFacts) -> pb.Tool:
-    return pb.Tool(name=tool, facts=facts)
+    return pb.Tool(name=well_formed(tool), facts=facts)
 
 
 def _missing(known: KnownServer, by_now: Mapping[str, _JudgedServer]) -> list[str]:

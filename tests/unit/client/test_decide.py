@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callability.adapter import ALL_SERVERS, unavailable
-from callability.client import BlockingClient, Client
+from callability.adapter import ALL_SERVERS, UnknownTool, unavailable, unknown_tool
+from callability.client import NO_RECORD, BlockingClient, Client, Inventory, tool_facts
+from callability.v1.facts_pb2 import Labels, ServerFacts
 from support import call_vectors
 from support.bundles import SHIPPED, bundle_of
 
@@ -84,3 +86,15 @@ def test_a_scope_that_is_one_name_is_an_error(client: BlockingClient) -> None:
     inventory = call_vectors.inventory_of(CONTENT["inventories"]["every"])
     with pytest.raises(TypeError, match="one name"):
         client.decide(inventory, None, "git", "git:status")
+
+
+def test_a_tool_with_half_a_surrogate_pair_in_its_name_is_unknown(client: BlockingClient) -> None:
+    """JSON that a server sends may hold one. The other tools of its server are decided."""
+    inventory = Inventory()
+    inventory.put_server("git", ServerFacts(enabled=True, quarantined=False, labels=Labels()))
+    listed = json.loads('[{"name": "log"}, {"name": "\\ud800"}]')
+    inventory.replace_listed("git", listed, lambda tool: tool_facts(tool, config_denied=False, approval=NO_RECORD))
+    assert client.decide(inventory, None, ALL_SERVERS, "git:log").rejection is None
+    decided = client.decide(inventory, None, ALL_SERVERS, "git:\ud800")
+    assert decided.rejection == unknown_tool("git:\ud800", ["git:log"])
+    assert client.check(inventory, "git", "\ud800") == UnknownTool("git:\ud800")

@@ -266,8 +266,8 @@ def test_requests_are_within_the_bytes_that_a_service_takes() -> None:
     assert [len(judgement.tools), service.decided()] == [600, 600]
 
 
-@pytest.mark.parametrize("name", ["x" * 100_000, "y" * 513, "é" * 257, "0" * 512 + "1"])
-def test_a_tool_too_large_for_any_request_is_held_back_by_itself(name: str) -> None:
+@pytest.mark.parametrize("name", ["x" * 100_000, "y" * 513, "é" * 257, "0" * 512 + "1", "\ud800", "read\udfff"])
+def test_a_tool_that_no_request_can_hold_is_held_back_by_itself(name: str) -> None:
     """And those of its inventory are decided; a server that lists one would otherwise hide all servers."""
     inventory, service = Inventory(), _Service(None)
     inventory.put_server("git", _server(OPEN))
@@ -284,6 +284,7 @@ def test_a_tool_too_large_for_any_request_is_held_back_by_itself(name: str) -> N
     assert service.judge(inventory) is judgement
     answer = discovery(judgement, "large", found=[], texts=judgement.texts, phrases=PHRASES, include_disabled=True)
     assert "disabled_unknown" in answer["remediation"]
+    assert len(inventory.request(visible=ALL_SERVERS).servers[0].tools) == 4
 
 
 @pytest.mark.parametrize(
