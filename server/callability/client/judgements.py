@@ -6,7 +6,7 @@ an error of its own.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,6 +14,7 @@ from threading import Lock
 
 from callability.adapter import ALL_SERVERS, SEPARATOR, JudgedTool, Judgement, ToolText, judge
 from callability.adapter.json_text import well_formed
+from callability.adapter.phrases import quote
 from callability.client.hooks import PolicyUnavailable
 from callability.contract.vocabulary import MAX_BYTES, ToolStatus, byte_length
 from callability.v1 import callability_service_pb2 as pb
@@ -295,9 +296,11 @@ def _check_names(servers: Sequence[KnownServer], separator: str) -> None:
     starts = sorted(f"{server.name}{separator}" for server in servers)
     if not any(after.startswith(before) for before, after in pairwise(starts)):
         return
-    names = [f"{server.name}{separator}{tool}" for server in servers for tool in server.tools]
-    if len(set(names)) < len(names):
-        raise PolicyUnavailable("two tools have one qualified name", "INVALID_ARGUMENT")
+    names = Counter(f"{server.name}{separator}{tool}" for server in servers for tool in server.tools)
+    if len(names) < names.total():
+        name = quote(names.most_common(1)[0][0])
+        why = f"two tools have the same qualified name {name}; the operator of this proxy must rename one of them"
+        raise PolicyUnavailable(f"{why} or of their servers", "INVALID_ARGUMENT")
 
 
 def _join(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], separator: str) -> Judgement:

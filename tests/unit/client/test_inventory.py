@@ -407,15 +407,20 @@ def test_the_text_of_a_hidden_tool_with_the_same_qualified_name_is_not_shown() -
 @pytest.mark.parametrize("tools", [(("a", "b__c"), ("a__b", "c")), (("a", "_b"), ("a_", "b"))], ids=["middle", "edge"])
 @pytest.mark.parametrize("is_known", [False, True], ids=["together", "one_after_the_other"])
 def test_two_tools_with_one_qualified_name_are_no_answer(tools: Sequence[tuple[str, str]], is_known: bool) -> None:
-    """The agent could not say which one it means. The reason names that, and does not blame the policy service."""
+    """The agent could not say which one it means. The reason names them, and does not blame the policy service."""
     inventory, service = Inventory(separator="__"), _Service(None)
     for server, tool in tools:
         inventory.put_server(server, _server(OPEN))
         inventory.put_tool(server, tool, _tool(FREE))
         if is_known and (server, tool) == tools[0]:
             service.judge(inventory)
-    with pytest.raises(PolicyUnavailable, match=r"^two tools have one qualified name$") as refused:
+    with pytest.raises(PolicyUnavailable) as refused:
         service.judge(inventory)
+    name = "__".join(tools[0])
+    assert str(refused.value) == (
+        f'two tools have the same qualified name "{name}"; '
+        "the operator of this proxy must rename one of them or of their servers"
+    )
     assert refused.value.code == "INVALID_ARGUMENT"
 
 
