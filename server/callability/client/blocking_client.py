@@ -117,16 +117,17 @@ class BlockingClient:
                 call raises `PolicyUnavailable`.
             keep: a file for the last good bundle, so that a start needs no service. Its age counts on.
             credentials: TLS and tokens for the service.
-            keys: ed25519 public keys by key id, one of which must have signed the bundle in the file. They need the
-                extra `bundle`. Bundles of a service are not signed: use TLS.
+            keys: ed25519 public keys by key id, one of which must have signed the bundle in the file: each as the
+                content of its PEM file, or as its 32 bytes. They need the extra `bundle`. Bundles of a service are not
+                signed: use TLS.
             rollback: whether the bundle in the file may have a lower sequence number than the last one.
             hooks: what takes events, figures and spans; by default, events go to a logger.
             decided: what takes each decision about a call, a load or an enable, such as
                 `callability.records.ClientRecords`.
 
         Raises:
-            ValueError: there is no address, or one is given twice; the age is not above zero; or there are `keys` for
-                a service.
+            ValueError: there is no address, or one is given twice; the age is not above zero; there are `keys` for a
+                service; or a key is none.
             AddressRefused: an address cannot be used.
             MissingCryptography: there are `keys`, and the extra `bundle` is not installed. It is an `ImportError`.
         """

@@ -322,11 +322,20 @@ def local_decisions(
         MissingCryptography: there are `keys`, and the extra `bundle` is not installed.
     """
     if keys is not None:
-        # Without keys, no cryptography is needed.
-        import callability.kernel.signatures  # noqa: F401, PLC0415
+        keys = _trusted_keys(keys)
     held = HeldPolicy(max_age_seconds, hooks, keep=keep, keys=keys)
     if isinstance(source, Path):
         return LocalDecisions(held, BundleFile(source, held, hooks, rollback=rollback), hooks, decided)
     if keys is not None or rollback:
         raise ValueError("`keys` and `rollback` go with a bundle in a file")
     return LocalDecisions(held, PolicyStream(Replicas(source, credentials, 1.0, hooks), held), hooks, decided)
+
+
+def _trusted_keys(keys: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    # Without keys, no cryptography is needed.
+    from callability.kernel.signatures import UnusableKey, trusted_key  # noqa: PLC0415
+
+    try:
+        return {key_id: trusted_key(key, key_id) for key_id, key in keys.items()}
+    except UnusableKey as error:
+        raise ValueError(str(error)) from None

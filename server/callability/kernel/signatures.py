@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.contract.finding import as_code
 from callability.kernel.envelope import signed_bytes
 from callability.process.regular_file import read_regular
 
@@ -31,6 +32,8 @@ try:
     )
 except ImportError:
     raise MissingCryptography from None
+
+PUBLIC_KEY_BYTES = 32
 
 
 def is_valid(signature: bytes, signed: bytes, public_key: bytes) -> bool:
@@ -79,10 +82,27 @@ def public_key_in(data: bytes, file: Path) -> bytes:
     Raises:
         UnusableKey: they hold no such key.
     """
+    if (key := _from_pem(data)) is None:
+        raise UnusableKey(f"{file} holds no ed25519 public key in PEM form")
+    return key
+
+
+def trusted_key(given: bytes, key_id: str) -> bytes:
+    """Return the 32 bytes of a public key, given as these bytes or in PEM form.
+
+    Raises:
+        UnusableKey: it is neither.
+    """
+    if isinstance(given, bytes) and (key := given if len(given) == PUBLIC_KEY_BYTES else _from_pem(given)) is not None:
+        return key
+    raise UnusableKey(
+        f"key {as_code(key_id)} is no ed25519 public key: give its {PUBLIC_KEY_BYTES} bytes, or its PEM form"
+    )
+
+
+def _from_pem(data: bytes) -> bytes | None:
     try:
         key = load_pem_public_key(data)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PublicKey):
-        raise UnusableKey(f"{file} holds no ed25519 public key in PEM form")
-    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
+        return None
+    return key.public_bytes(Encoding.Raw, PublicFormat.Raw) if isinstance(key, Ed25519PublicKey) else None

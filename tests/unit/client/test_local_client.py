@@ -13,6 +13,8 @@ from typing import Any
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from callability.adapter import ALL_SERVERS, NEUTRAL, rejection, unknown_tool
 from callability.client import (
@@ -357,6 +359,14 @@ def test_keys_without_cryptography_are_refused_at_once(
         client.local(tmp_path / "policy.bundle", keys={"old": bytes(32)})
 
 
+@pytest.mark.parametrize("client", [Client, BlockingClient])
+@pytest.mark.parametrize("key", [b"", bytes(31), b"-----BEGIN PUBLIC KEY-----", "text"])
+def test_a_key_that_is_none_is_refused_at_once(client: Any, tmp_path: Path, key: Any) -> None:
+    """Otherwise every signature would look wrong."""
+    with pytest.raises(ValueError, match=r"^key `2026` is no ed25519 public key: give its 32 bytes, or its PEM form$"):
+        client.local(tmp_path / "policy.bundle", keys={"2026": key})
+
+
 def test_a_client_that_could_not_open_tries_again(
     tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +392,12 @@ def test_a_client_that_could_not_open_tries_again(
     calls.close()
 
 
+def _pem(key: bytes) -> bytes:
+    """Return a public key as `openssl pkey -pubout` writes it."""
+    public = Ed25519PublicKey.from_public_bytes(key)
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
 def test_a_bundle_must_be_signed_by_one_of_the_keys(
     local: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,6 +408,8 @@ def test_a_bundle_must_be_signed_by_one_of_the_keys(
     path = tmp_path / "policy.bundle"
     shutil.copy(VECTORS / "bundles/signed.bundle", path)
     with local(path, keys={"old": keys["old"]}) as caller:
+        assert caller.check().verdict.rule
+    with local(path, keys={"old": _pem(keys["old"])}) as caller:
         assert caller.check().verdict.rule
     _written(path, bundle_of("shipped"))
     with local(path, keys=keys, max_age_seconds=60) as caller, pytest.raises(PolicyUnavailable):
