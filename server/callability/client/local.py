@@ -321,6 +321,8 @@ def local_decisions(
         AddressRefused: an address cannot be used.
         MissingCryptography: there are `keys`, and the extra `bundle` is not installed.
     """
+    if isinstance(source, str) or (not isinstance(source, Path) and not source):
+        raise ValueError("`source` must be the path of a bundle as a `Path`, or a list with at least one address")
     if keys is not None:
         keys = _trusted_keys(keys)
     held = HeldPolicy(max_age_seconds, hooks, keep=keep, keys=keys)

@@ -482,8 +482,10 @@ def test_arguments_that_do_not_go_together_are_refused(client: Any, tmp_path: Pa
         client.local(["127.0.0.1:7420"], keys={})
     with pytest.raises(ValueError, match="max_age_seconds"):
         client.local(tmp_path / "policy.bundle", max_age_seconds=0)
-    with pytest.raises(ValueError, match="address"):
-        client.local([])
+    sources: tuple[str | list[str], ...] = ("policy.bundle", "127.0.0.1:7420", [])
+    for source in sources:
+        with pytest.raises(ValueError, match=r"^`source` must be the path of a bundle as a `Path`"):
+            client.local(source)
 
 
 def test_a_tool_that_the_inventory_does_not_have_is_rejected_as_one_that_does_not_exist(
