@@ -99,7 +99,7 @@ class RecordReading:
         """Yield each record as it is written.
 
         Raises:
-            NoRecords: a file cannot be read.
+            NoRecords: a file cannot be read, or there are whole lines and none is a record.
         """
         for source in self.sources:
             if source.process != self._process or not source.process:
@@ -116,11 +116,14 @@ class RecordReading:
                 raise NoRecords(f"`{source.path}` cannot be read: {(error.strerror or 'error').lower()}") from None
         self._finish()
         self._process = ""
+        # A process that was killed may have written nothing but the start of a line.
+        if not self.records and self.damaged > self.torn:
+            raise NoRecords(f"no line is a record: are these files of records? ({self.damaged:,} lines were read)")
 
     def _lines(self, file: BinaryIO, *, counted: bool) -> Iterator[bytes]:
         for line in file:
             head = _HEAD.match(line)
-            if not line.endswith(b"\n") or (head is None and object_in(line) is None):
+            if not line.endswith(b"\n") or (head is None and "kind" not in (object_in(line) or {})):
                 self.damaged += 1
                 self.torn += not line.endswith(b"\n")
                 continue

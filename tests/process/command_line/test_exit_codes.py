@@ -95,6 +95,9 @@ REFUSED = {
     "records show": "records show nowhere.jsonl",
     "records stats": "records stats nowhere.jsonl",
     "records replay": "records replay good.csv --against bad-policy",
+    "records show of a table": "records show good.csv",
+    "records stats of a table": "records stats good.csv",
+    "records replay of a table": "records replay good.csv --against policy",
 }
 """Commands whose files are refused, or cannot be read or written."""
 
