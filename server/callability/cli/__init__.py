@@ -12,7 +12,20 @@ CHECK_MODULE = "callability.compiler.check_worker"
 """What checks a policy, as `files.policy_check` names it, which needs more than the base installation has."""
 
 
+INTERRUPTED = 130
+"""The exit code after SIGINT, as shells number it."""
+
+
 def main() -> None:
+    """Run the command that the arguments name, and exit with its exit code."""
+    try:
+        _run_command()
+    except KeyboardInterrupt:
+        # It came while modules were imported: a command that runs exits by itself.
+        sys.exit(INTERRUPTED)
+
+
+def _run_command() -> None:
     """Run the command that the arguments name, and exit with its exit code.
 
     A client starts `connect` once for each of its servers, and the reader of all other commands takes longer to import

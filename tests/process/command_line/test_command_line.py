@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -377,6 +378,26 @@ def test_a_signal_stops_the_service(number: signal.Signals) -> None:
     assert process.returncode == 0
     assert "proved by" in log
     assert log.rstrip().endswith("stopped")
+
+
+@pytest.mark.parametrize(
+    "module", ["callability.cli.application", "callability.cli.check", "callability.compiler.policy"]
+)
+def test_an_interrupt_while_modules_are_imported_prints_no_traceback(module: str) -> None:
+    """A start takes a second, which is when people notice that they meant another command."""
+    code = f"""
+import signal, sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["callability", "check"]
+from callability.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_fresh_processes_give_the_same_answers_whatever_their_hash_seed_and_the_order_of_files(tmp_path: Path) -> None:
