@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -134,6 +135,13 @@ Options = tuple[tuple[str, int | str], ...]
 """Options of a gRPC channel."""
 
 
+_TOKEN = re.compile(r"[!-~]+")
+
+
+class UnusableToken(ValueError):
+    """A token that no header can have. Its text does not show it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """The credentials of a client. Without `channel` nothing is encrypted, and only this machine can be asked.
@@ -162,10 +170,17 @@ class Credentials:
         return f"Credentials(encrypted={self.channel is not None}, token={'given' if self.token else None})"
 
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """Return the metadata of one attempt."""
+        """Return the metadata of one attempt.
+
+        Raises:
+            UnusableToken: no header can have the token.
+        """
         if self.token is None:
             return ()
-        token = self.token if isinstance(self.token, str) else self.token()
+        # A file that holds a token often ends with a line break.
+        token = (self.token if isinstance(self.token, str) else self.token()).strip()
+        if not _TOKEN.fullmatch(token):
+            raise UnusableToken("it must have one or more visible ASCII characters, and no others")
         return (("authorization", f"Bearer {token}"),)
 
     @property
@@ -307,10 +322,14 @@ class Replicas:
         """Return the metadata of an attempt.
 
         Raises:
-            PolicyUnavailable: the function that returns the token failed.
+            PolicyUnavailable: the function that returns the token failed, or no header can have the token.
         """
         try:
             return tuple(self.credentials.metadata())
+        except UnusableToken as error:
+            self.hooks.log(logging.ERROR, "token_unreadable", {"error": str(error)})
+            reason = "the token for the policy service cannot be sent"
+            raise PolicyUnavailable(reason, "UNAUTHENTICATED", str(error)) from error
         except Exception as error:
             self.hooks.log(logging.ERROR, "token_unreadable", {"error": type(error).__name__})
             raise PolicyUnavailable("the token for the policy service cannot be read", "UNAUTHENTICATED") from error

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -29,6 +30,7 @@ from callability.process.address import AddressRefused
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Annotations, Labels, ServerFacts, ToolFacts
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER
+from support.callers import token_entry, write_callers
 from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
 from support.raw_http2 import RawConnection
 from support.running import service, unused_port
@@ -319,6 +321,34 @@ def test_a_token_is_read_for_each_attempt_and_its_failure_is_no_answer(kind: str
         with pytest.raises(PolicyUnavailable, match="token") as caught:
             caller.check()
         assert caught.value.code == "UNAUTHENTICATED"
+
+
+def test_the_line_break_at_the_end_of_a_token_file_is_not_sent(kind: str, tmp_path: Path) -> None:
+    """No header can have one: gRPC would say `INTERNAL: Invalid metadata` of every call."""
+    callers = write_callers(tmp_path, proxy={"tokens": [token_entry("good")], "may": ["check"]})
+    with service("--callers", str(callers)) as running:
+        for token in ("good\n", lambda: " good\r\n"):
+            with calling(kind, _client_of(running.address, Credentials(token=token))) as caller:
+                assert caller.check().verdict.rule == "user-off"
+
+
+@pytest.mark.parametrize("token", ["", "\n", "two words", "a\nb", "\u00fc"])
+def test_a_token_that_cannot_be_sent_is_reported_without_it(kind: str, two: list[Replica], token: str) -> None:
+    """And no replica counts as lost for it."""
+    recorded = Recorded()
+    with _remote(kind, two, recorded, credentials=Credentials(token=token)) as caller:
+        with pytest.raises(PolicyUnavailable, match=r"^the token for the policy service cannot be sent$") as caught:
+            caller.check()
+        assert (caught.value.code, caught.value.details) == (
+            "UNAUTHENTICATED",
+            "it must have one or more visible ASCII characters, and no others",
+        )
+    assert recorded.saw("token_unreadable")
+    assert not recorded.saw("attempt_failed")
+
+
+def _client_of(address: str, credentials: Credentials) -> Callable[[Any], Client | BlockingClient]:
+    return lambda client: client.remote([address], credentials=credentials)
 
 
 @pytest.mark.parametrize("client", [Client, BlockingClient])
