@@ -135,6 +135,7 @@ class HeldPolicy:
         self._refused = b""
         self._refused_digest = ""
         self._too_old = False
+        self._fault = ""
         self.accepted = Event()
         """Set when there is a policy, however old."""
 
@@ -167,13 +168,18 @@ class HeldPolicy:
         """
         calls = self._calls
         if calls is None:
-            raise PolicyUnavailable(_NO_ANSWER, "UNAVAILABLE")
+            raise PolicyUnavailable(_NO_ANSWER, "UNAVAILABLE", self._fault or "no policy has been received yet")
         if self.age_seconds > self._max_age:
             if not self._too_old:
                 self._too_old = True
                 self._hooks.log(logging.ERROR, "policy_too_old", {"max_age_seconds": self._max_age})
-            raise PolicyUnavailable(_NO_ANSWER, "UNAVAILABLE")
+            old = f"nothing has confirmed the policy for more than {self._max_age:g} seconds"
+            raise PolicyUnavailable(_NO_ANSWER, "UNAVAILABLE", f"{old}: {self._fault}" if self._fault else old)
         return calls
+
+    def note_fault(self, why: str) -> None:
+        """Note why the policy could not be confirmed, for the details of a call without an answer."""
+        self._fault = why
 
     def load(self) -> None:
         """Accept the bundle on disk, if it is whole and was confirmed recently enough."""
@@ -215,6 +221,7 @@ class HeldPolicy:
             if self._calls is None:
                 return
             self._confirmed_at = self._clock()
+            self._fault = ""
             self._report_recovery()
             since = self._confirmed_at - self._written_at
             if since > max(_LEAST_SECONDS, self._max_age / _SHARE):
@@ -234,6 +241,7 @@ class HeldPolicy:
             self._calls, self._bundle, self._sequence = calls, bundle, policy.sequence
             self._confirmed_at = self._clock() if confirmed_at is None else confirmed_at
             self._refused = b""
+            self._fault = ""
             self._report_recovery()
             if confirmed_at is None:
                 self._write()
@@ -242,6 +250,7 @@ class HeldPolicy:
         return True
 
     def _report_refusal(self, bundle: bytes, error: BundleRefused) -> None:
+        self.note_fault(f"{error} [{error.code}]")
         if bundle == self._refused:
             return
         self._refused = bundle
@@ -330,6 +339,8 @@ class BundleFile:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _report(self, why: str) -> None:
+        if why:
+            self._held.note_fault(f"{self._path}: {why}")
         if why and why != self._why:
             self._hooks.log(logging.ERROR, "bundle_unreadable", {"why": why})
         self._why = why

@@ -12,8 +12,8 @@ class PolicyUnavailable(Exception):
     """The policy gave no answer. That is not a status, and nothing may be called (A.7).
 
     The text is safe to pass to `adapter.unavailable`. `code` is the name of the gRPC code of the last attempt, such as
-    `UNAVAILABLE` or `DEADLINE_EXCEEDED`. `details` are what the transport said, for the log of the proxy: they may name
-    an address.
+    `UNAVAILABLE` or `DEADLINE_EXCEEDED`. `details` are what the transport said, or why a client that decides in its
+    process has no policy. They are for the log of the proxy, and may name an address or a path.
     """
 
     def __init__(self, reason: str, code: str, details: str = "") -> None:

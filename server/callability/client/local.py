@@ -70,7 +70,7 @@ class PolicyStream:
 
     def _follow_replica(self, replica: int) -> bool:
         """Follow a replica until it is lost, and return whether it confirmed the policy."""
-        confirmed, why = False, "ended"
+        confirmed, why, fault = False, "ended", ""
         channel = self._replicas.channel(replica)
         try:
             stream: Any = channel.unary_stream(PATH)
@@ -85,8 +85,10 @@ class PolicyStream:
                 self._replicas.saw(replica, ReplicaState.SERVING)
         except grpc.RpcError as error:
             why = error.code().name
+            # What this client cancelled, it has a reason of its own for.
+            fault = "" if error.code() is grpc.StatusCode.CANCELLED else f"{why}: {error.details()}"
         except PolicyUnavailable as error:
-            why = error.code
+            why, fault = error.code, f"{error}: {error.details}" if error.details else str(error)
         except DecodeError:
             why = "an answer that cannot be read"
         finally:
@@ -94,6 +96,8 @@ class PolicyStream:
             channel.close()
         if not self._closed.is_set():
             self._replicas.saw(replica, ReplicaState.DOWN, why)
+            if fault:
+                self._held.note_fault(f"{self._replicas.addresses[replica]}: {fault}")
         return confirmed
 
     def _take(self, message: policy_pb.WatchPolicyResponse) -> bool:

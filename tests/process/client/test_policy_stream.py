@@ -9,13 +9,15 @@ from pathlib import Path
 import grpc
 import pytest
 
-from callability.client import PolicyUnavailable
+from callability.client import Credentials, PolicyUnavailable
+from callability.client import local as local_client
 from callability.kernel.policy import read
 from callability.v1 import policy_service_pb2 as pb
 from support.bundles import DrawnRequests, bundle_of, write_policy_of
+from support.callers import token_entry, write_callers
 from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
 from support.drawing import share
-from support.running import unused_port
+from support.running import service, unused_port
 from support.waiting import eventually
 
 DRAWN = 300
@@ -147,3 +149,19 @@ def test_local_and_remote_give_the_same_answers(kind: str, two: list[Replica]) -
             request = drawn.check_tool()
             assert local.check(request) == remote.check(request), request
         assert local.do("get_policy").rule_sets[0].reads == remote.do("get_policy").rule_sets[0].reads
+
+
+def test_a_right_that_is_missing_is_in_the_details(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code alone, UNAVAILABLE, would send an operator to the network."""
+    monkeypatch.setattr(local_client, "FIRST_SECONDS", 1.0)
+    callers = write_callers(tmp_path, proxy={"tokens": [token_entry("good")], "may": ["check"]})
+    with service("--callers", str(callers)) as running:
+        credentials = Credentials(token="good")
+        with (
+            calling(kind, lambda client: client.local([running.address], credentials=credentials)) as caller,
+            pytest.raises(PolicyUnavailable) as caught,
+        ):
+            caller.check()
+        assert caught.value.details == (
+            f"{running.address}: PERMISSION_DENIED: the caller has no right to `watch`: the operator grants it"
+        )

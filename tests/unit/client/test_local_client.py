@@ -367,6 +367,33 @@ def test_a_key_that_is_none_is_refused_at_once(client: Any, tmp_path: Path, key:
         client.local(tmp_path / "policy.bundle", keys={"2026": key})
 
 
+def test_the_details_say_why_there_is_no_policy(
+    local: Any, set_clock: _Clocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the log of the proxy: the text says only that there is no answer, and an agent reads it."""
+    monkeypatch.setattr(local_client, "FIRST_SECONDS", 0.2)
+    path = tmp_path / "policy.bundle"
+    for content, why in (
+        (None, f"{path}: No such file or directory"),
+        (b"rules: []", "the file is not a bundle: it does not start as one [not-a-bundle]"),
+    ):
+        if content is not None:
+            path.write_bytes(content)
+        with local(path) as caller, pytest.raises(PolicyUnavailable) as caught:
+            caller.check()
+        assert str(caught.value) == "the policy service gave no answer (UNAVAILABLE)"
+        assert caught.value.details == why
+    path.write_bytes(bundle_of("shipped"))
+    with local(path, max_age_seconds=MAX_AGE) as caller:
+        caller.check()
+        path.unlink()
+        set_clock.pass_seconds(MAX_AGE + 1)
+        with pytest.raises(PolicyUnavailable) as caught:
+            caller.check()
+    old = "nothing has confirmed the policy for more than 60 seconds"
+    assert caught.value.details in {old, f"{old}: {path}: No such file or directory"}
+
+
 def test_a_client_that_could_not_open_tries_again(
     tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
