@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -359,13 +360,16 @@ def _add(
     for name, command in commands.items():
         wanted = named[:1] == (name,)
         if isinstance(command, Group):
-            group = typer.Typer(help=command.summary, no_args_is_help=command.own is None)
             own = command.own if wanted and (not named[1:] or named[1] not in command.commands) else None
             # With one command it would not be a group without a callback.
             # The help of a group lists its commands, even if the extra of its own command is not installed.
             common = (
                 _function(own, name, _nothing_of_its_own if helping else without_extra) if own else _nothing_in_common
             )
+            # Its own command is in no list of commands, so the help of the group is the help of both.
+            about = cleandoc(common.__doc__ or "") if own else ""
+            alone = f"\n\nWithout a command: {about[0].lower()}{about[1:]}" if about else ""
+            group = typer.Typer(help=f"{command.summary}{alone}", no_args_is_help=command.own is None)
             group.callback(invoke_without_command=command.own is not None)(common)
             _add(group, command.commands, named[1:] if wanted else (), (*parents, name), without_extra, helping=helping)
             to.add_typer(group, name=name)

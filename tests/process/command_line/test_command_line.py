@@ -366,6 +366,15 @@ def test_the_version_is_printed() -> None:
         assert "Exit code" in " ".join(callability(command, "--help").stdout.split())
 
 
+def test_the_help_of_inventory_says_what_it_does_without_a_command() -> None:
+    """Its exit codes, and what reads its output, beside the commands for tables."""
+    shown = " ".join(callability("inventory", "--help").stdout.split())
+    assert "Without a command: write the tools of a gateway's servers with their facts as JSON" in shown
+    assert "`callability diff --inventory` reads it." in shown
+    assert "Exit code 0: written. 1: a file is refused" in shown
+    assert "decide Decide the rows of tables of tools." in shown
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_the_service(number: signal.Signals) -> None:
     """In order, with exit code 0, and its log on standard error."""
