@@ -27,6 +27,7 @@ from callability.kernel.envelope import BundleRefused, envelop
 from callability.process.regular_file import OutputRefused, check_output, read_regular
 from callability.tables import ColumnPolicy, Columns, ReadingPlan, UnfitColumn
 from callability.tables.column_policy import KEY, RepeatedTools
+from callability.tables.fact_column import MissingColumns
 from callability.tables.files import ENDINGS, TableFile, TableRefused, kept_as, output_format, table_files, table_writer
 
 FilesArgument = Annotated[
@@ -210,6 +211,8 @@ def _in(file: TableFile) -> Iterator[None]:
         yield
     except UnfitColumn as error:
         text = str(error)
+        if isinstance(error, MissingColumns):
+            text = f"{text}; with `--allow-missing`, what is missing is unknown in every row, or has its default"
         raise UnfitColumn(text if text.startswith(f"{file.path}: ") else f"{file.path}: {text}") from None
 
 

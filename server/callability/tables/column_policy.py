@@ -13,7 +13,7 @@ from callability.bundle.v1 import bundle_pb2 as pb
 from callability.contract.finding import did_you_mean, list_names, nearest
 from callability.kernel.envelope import open_bundle
 from callability.kernel.policy import read
-from callability.tables.fact_column import Codes, ColumnReader, OddValues, UnfitColumn
+from callability.tables.fact_column import Codes, ColumnReader, MissingColumns, OddValues, UnfitColumn
 from callability.tables.formats import plain_form
 from callability.tables.verdict_columns import ColumnCheck, RuleColumns, VerdictColumns
 
@@ -250,13 +250,13 @@ def _missing(constant: Iterable[ColumnReader], columns: Columns) -> dict[str, st
     return {reader.name: reader.default for reader in constant if reader.name != "agent.name" or columns.agent is None}
 
 
-def _without(missing: Sequence[str], names: Sequence[str], read: Collection[str]) -> UnfitColumn:
+def _without(missing: Sequence[str], names: Sequence[str], read: Collection[str]) -> MissingColumns:
     """Return the error of a table without some columns of facts, and which of its own may be these misspelt."""
     others = [name for name in names if name not in read and not name.endswith(".name")]
     near = {name: nearest(name, others) for name in missing}
     hint = ", ".join(f"`{found}` for `{name}`" for name, found in near.items() if found)
     found = f"the table has no column {_list_names(missing)}; it has {_list_names(names)}"
-    return UnfitColumn(f"{found} (is a name misspelt: {hint}?)" if hint else found)
+    return MissingColumns(f"{found} (is a name misspelt: {hint}?)" if hint else found)
 
 
 def _check_kept(kept: Sequence[str], schema: pa.Schema, verdict: pa.Schema) -> None:

@@ -93,6 +93,10 @@ class UnfitColumn(ValueError):
     """A column that cannot be read as its fact. Its text names the column, what was found, and what is wanted."""
 
 
+class MissingColumns(UnfitColumn):
+    """Columns of facts that a table does not have, and that it may lack if they are unknown in every row."""
+
+
 @dataclass(slots=True)
 class OddValues:
     """The values of a column that its fact does not have: how many rows have one, and a few of them.

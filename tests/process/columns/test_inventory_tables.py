@@ -160,6 +160,8 @@ def test_a_missing_fact_is_an_error_unless_it_may_be_unknown(tmp_path: Path) -> 
     refused = _run("counts", path)
     assert refused.returncode == 1
     assert f"{path}: the table has no column `server.quarantined`" in refused.stderr
+    hint = "; with `--allow-missing`, what is missing is unknown in every row, or has its default\n"
+    assert refused.stderr.endswith(hint)
     allowed = _run("counts", path, "--allow-missing")
     assert allowed.returncode == 0
     assert "disabled_unknown, by rule `under-quarantine`, unread: server.quarantined" in allowed.stdout
