@@ -189,7 +189,9 @@ def format_of(path: Path) -> TableFormat:
     try:
         return ENDINGS[path.suffix.lower()]
     except KeyError:
-        raise TableRefused(f"{path}: the name must end in {', '.join(ENDINGS)}") from None
+        export = "(`callability diff --inventory` reads what `callability inventory` writes)"
+        hint = f" {export}" if path.suffix.lower() == ".json" else ""
+        raise TableRefused(f"{path}: the name must end in {', '.join(ENDINGS)}{hint}") from None
 
 
 def output_format(path: Path) -> TableFormat:

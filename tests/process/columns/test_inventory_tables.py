@@ -352,6 +352,11 @@ def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
         ("missing.parquet", "there is no such file"),
         ("missing-*.parquet", "no file has such a name"),
         ("tools.xlsx", "the name must end in .parquet, .pq, .arrow, .feather, .csv, .jsonl, .ndjson"),
+        (
+            "inventory.json",
+            "the name must end in .parquet, .pq, .arrow, .feather, .csv, .jsonl, .ndjson "
+            "(`callability diff --inventory` reads what `callability inventory` writes)\n",
+        ),
         ("broken.parquet", "cannot be read as parquet: the file is damaged or not complete: "),
         ("text.parquet", "cannot be read as parquet: found 6 bytes that begin with `hell`, wanted a file that begins"),
         ("text.arrow", "cannot be read as arrow: found 6 bytes that begin with `hello\\u000a`, wanted a file that"),
@@ -370,6 +375,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, sentence: str) 
     """With the reason, and without a traceback."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "tools.xlsx").write_bytes(b"PK")
+    (tmp_path / "inventory.json").write_text("{}")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
     for text in ("text.parquet", "text.arrow"):
         (tmp_path / text).write_text("hello\n")
