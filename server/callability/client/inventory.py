@@ -12,6 +12,7 @@ from callability.adapter import SEPARATOR, Scope, ToolText
 from callability.adapter.json_text import well_formed
 from callability.adapter.judgement import in_scope
 from callability.client.judgements import Judgements, Judging, KnownServer
+from callability.contract.finding import as_code
 from callability.contract.vocabulary import MAX_BYTES, byte_length
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, verdict_pb2
@@ -48,15 +49,24 @@ def tool_facts(
 
     Raises:
         ValueError: an annotation is not true, false or absent.
+        TypeError: a label or a declared fact is no text.
     """
     return facts_pb2.ToolFacts(
         config_denied=config_denied,
         approval=approval,
         annotations=_annotations(tool),
-        labels=facts_pb2.Labels(values=labels or {}),
-        declared_facts=facts_pb2.DeclaredFacts(values=declared or {}),
+        labels=facts_pb2.Labels(values=_texts("label", labels or {})),
+        declared_facts=facts_pb2.DeclaredFacts(values=_texts("declared fact", declared or {})),
         caller_refuses=caller_refuses,
     )
+
+
+def _texts(what: str, values: Mapping[str, str]) -> Mapping[str, str]:
+    """Return labels or declared facts, each of which is text: a config may hold `1` or `true` without quotes."""
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise TypeError(f"the {what} {as_code(str(name))} must be text, and is {type(value).__name__}")
+    return values
 
 
 def tool_name(tool: object) -> str:

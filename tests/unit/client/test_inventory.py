@@ -341,6 +341,17 @@ def test_what_is_not_as_mcp_says_is_refused() -> None:
         inventory.put_tool("files", "t", ToolFacts())
 
 
+@pytest.mark.parametrize("value", [1, True, None, ["x"]])
+def test_a_label_or_a_declared_fact_that_is_no_text_is_named(value: Any) -> None:
+    """As `tier: 1` in a config would be; the library of messages would name neither."""
+    kind = type(value).__name__
+    facts: dict[str, Any] = {"config_denied": False, "approval": NO_RECORD}
+    with pytest.raises(TypeError, match=rf"^the label `tier` must be text, and is {kind}$"):
+        tool_facts({"name": "read"}, **facts, labels={"stage": "test", "tier": value})
+    with pytest.raises(TypeError, match=rf"^the declared fact `proxy\.quota` must be text, and is {kind}$"):
+        tool_facts({"name": "read"}, **facts, declared={"proxy.quota": value})
+
+
 def test_a_discovery_answer_and_the_counts_come_from_the_inventory() -> None:
     """With the texts of the listed tools, and why the proxy's own gate refuses one."""
     inventory, service = Inventory(), _Service(None)
