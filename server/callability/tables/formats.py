@@ -11,7 +11,7 @@ import json
 import pickle
 import re
 import sys
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -264,6 +264,10 @@ def reason(path: Path, form: TableFormat, error: Exception) -> str:
 
 
 def _in_csv(path: Path, text: str) -> str:
+    with path.open("rb") as stream:
+        if stream.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE):
+            # Spreadsheets write it. Its rows would be counted by bytes that are half a character.
+            return NOT_UTF_8
     if fields := _FIELDS.search(text):
         row, wanted, found = fields.groups()
         return f"{f'{_place(row)}: ' if row else ''}found {found} fields, wanted {wanted}, as many as the header has"

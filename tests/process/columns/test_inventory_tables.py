@@ -367,6 +367,7 @@ def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
             "cannot be read as csv: row 2, column `server.enabled`: found `maybe`, wanted true or false; correct",
         ),
         ("binary.csv", "cannot be read as csv: found bytes that are not UTF-8, wanted text in UTF-8"),
+        ("utf-16.csv", "cannot be read as csv: found bytes that are not UTF-8, wanted text in UTF-8"),
         ("torn.jsonl", "cannot be read as json lines: row 1: wanted a JSON object: expecting property name"),
         ("empty", "the directory has no file that ends in"),
     ],
@@ -383,6 +384,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, sentence: str) 
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "odd.csv").write_text(_csv([OPEN, {**OPEN, "server.enabled": "maybe"}]))
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\n")
+    (tmp_path / "utf-16.csv").write_bytes(_csv([OPEN]).encode("utf-16"))
     (tmp_path / "torn.jsonl").write_text("{torn\n")
     path = name if "://" in name else str(tmp_path / name)
     done = _run("counts", path)
