@@ -49,7 +49,7 @@ def in_scope(server: str, scope: Scope) -> bool:
         return True
     if scope is None or isinstance(scope, str):
         found = "None" if scope is None else "one name"
-        raise TypeError(f"`visible` is {found}, but must be the names of servers, or `ALL_SERVERS`")
+        raise TypeError(f"the scope is {found}, but must be the names of servers, or `ALL_SERVERS`")
     return server in scope
 
 

@@ -84,7 +84,7 @@ def test_without_a_policy_nothing_is_called_and_no_tool_named(name: str, tmp_pat
 def test_a_scope_that_is_one_name_is_an_error(client: BlockingClient) -> None:
     """Each of its characters would be a server."""
     inventory = call_vectors.inventory_of(CONTENT["inventories"]["every"])
-    with pytest.raises(TypeError, match="one name"):
+    with pytest.raises(TypeError, match=r"^the scope is one name, but must be the names of servers, or `ALL_SERVERS`$"):
         client.decide(inventory, None, "git", "git:status")
 
 
