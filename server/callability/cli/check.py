@@ -16,7 +16,7 @@ from urllib.parse import quote
 import typer
 
 from callability import __version__
-from callability.cli.options import JsonOption, PolicyArgument, condition_text
+from callability.cli.options import JsonOption, PolicyArgument, condition_text, leave
 from callability.cli.policies import WatchOption, progress_bar, watch_policy
 from callability.cli.terminal import number_of, outcome_line
 from callability.compiler.bundle_writing import with_size
@@ -288,8 +288,10 @@ def check(
 ) -> None:
     """Prove a policy: decide every combination of facts, prove its laws, run its tests and print all findings.
 
-    With `--watch`, check again after each edit. Exit code 0: the policy is accepted. 1: it is refused.
+    With `--watch`, check again after each edit. Exit code 0: the policy is accepted. 1: it is refused. 2: usage error.
     """
+    if json and form is CheckFormat.SARIF:
+        leave("`--json` and `--format sarif` exclude each other", 2)
     of = directory or shipped_policy()
     origin = origin_at(of)
 

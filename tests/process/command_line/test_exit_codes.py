@@ -106,6 +106,7 @@ WRONG = {
     "connect": "connect --agent",
     "page": "page --nothing",
     "check": "check --engine none",
+    "check with two formats": "check --json --format sarif",
     "test": "test policy --filter no-such-test",
     "test with two options": "test policy --filter a --coverage 1",
     "explain": "explain server.enabld=true",
