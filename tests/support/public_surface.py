@@ -29,7 +29,7 @@ from support.commands import callability
 RECORDED = TESTS / "public_surface.json"
 EXPORTING = (
     *("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading"),
-    *("callability.tables", "callability.otel"),
+    *("callability.records", "callability.tables", "callability.otel"),
 )
 JSON_COMMANDS = (
     ("check", "--json"),

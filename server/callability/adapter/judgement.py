@@ -98,13 +98,15 @@ class Judgement:
     """The tools of the visible servers, in the order of the request, and the words for their statuses.
 
     `refusals` are why the proxy's own gate refuses tools for good, by qualified name. `texts` are what the servers said
-    about the tools when these were judged, by qualified name, if an inventory judged them.
+    about the tools when these were judged, by qualified name, if an inventory judged them. `duplicates` are the
+    qualified names that two tools of an inventory have: neither is in the judgement, as if it did not exist.
     """
 
     tools: tuple[JudgedTool, ...]
     words: Mapping[tuple[ToolStatus, str], ToolWords]
     refusals: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, ToolText] = field(default_factory=dict)
+    duplicates: tuple[str, ...] = ()
     # A proxy keeps a judgement of thousands of tools for many answers.
     _parts: dict[str, tuple[JudgedTool, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _named: dict[str, JudgedTool] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from callability.client.hooks import ClientClosed, DecisionHook, Hooks, InvalidRequest, LoggingHooks, PolicyUnavailable
 from callability.client.inventory import NO_RECORD, Decision, Inventory, tool_facts
+from callability.process.address import AddressRefused
 from callability.process.logs import request_id
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_RECORD",
+    "AddressRefused",
     "BlockingClient",
     "Client",
     "ClientClosed",

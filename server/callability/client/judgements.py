@@ -14,7 +14,6 @@ from threading import Lock
 
 from callability.adapter import ALL_SERVERS, SEPARATOR, JudgedTool, Judgement, ToolText, judge
 from callability.adapter.json_text import well_formed
-from callability.adapter.phrases import quote
 from callability.client.hooks import PolicyUnavailable
 from callability.contract.vocabulary import MAX_BYTES, ToolStatus, byte_length
 from callability.v1 import callability_service_pb2 as pb
@@ -135,6 +134,18 @@ class KnownServer:
     texts: Mapping[str, ToolText] = field(default_factory=dict)
     _about_all: list[pb.ServerTools] = field(default_factory=list, init=False, repr=False)
     """What a request holds about all tools, once it was made: after an edit of the policy it is needed again."""
+    _without: dict[frozenset[str], KnownServer] = field(default_factory=dict, init=False, repr=False)
+    """The server without some of its tools."""
+
+    def without(self, names: Collection[str], separator: str) -> KnownServer:
+        """Return the server without the tools that have some qualified names, for the same tools as the same object."""
+        out = frozenset(tool for tool in self.tools if f"{self.name}{separator}{tool}" in names)
+        if out and out not in self._without:
+            tools = {tool: facts for tool, facts in self.tools.items() if tool not in out}
+            refusals = {tool: why for tool, why in self.refusals.items() if tool not in out}
+            texts = {tool: text for tool, text in self.texts.items() if tool not in out}
+            self._without[out] = KnownServer(self.name, self.facts, tools, refusals, texts)
+        return self._without.get(out, self)
 
     def question(self, tools: Collection[str] | None = None, stand_ins: StandIns | None = None) -> pb.ServerTools:
         """Return what a request holds about some of the tools, or about all. It is not to be changed."""
@@ -178,12 +189,16 @@ class Judgements:
     def judging(self, agent: facts_pb2.Agent | None, servers: Sequence[KnownServer]) -> Judging:
         """Yield requests about what has changed, take the response to each, and return the judgement of all servers.
 
-        Even if nothing has changed, one request is yielded: its response has the revision that decides now.
+        Even if nothing has changed, one request is yielded: its response has the revision that decides now. Two tools
+        with one qualified name are in no request: an agent could not say which of them it means.
 
         Raises:
             PolicyUnavailable: the responses are not to these requests, or the revision changes with each round.
         """
         key = None if agent is None else agent.SerializeToString(deterministic=True)
+        duplicates = _duplicates(servers, self._separator)
+        if duplicates:
+            servers = [known.without(duplicates, self._separator) for known in servers]
         revision = self._latest(key)
         judged: dict[str, dict[str, _JudgedServer]] = {}
         for _ in range(MAX_ROUNDS):
@@ -197,7 +212,7 @@ class Judgements:
                 by_now = judged.setdefault(revision, self._kept_servers(key, revision))
                 self._learn(key, request, response, servers, by_now, stand_ins)
             if len(seen) == 1 and not any(_missing(known, by_now) for known in servers):
-                return self._join(key, revision, [by_now[known.name] for known in servers])
+                return self._join(key, revision, [by_now[known.name] for known in servers], duplicates)
         raise PolicyUnavailable("the policy changes with each answer", "ABORTED")
 
     def _latest(self, key: bytes | None) -> str:
@@ -233,7 +248,6 @@ class Judgements:
         try:
             judgement = judge(request, response, visible=ALL_SERVERS, separator=self._separator)
         except ValueError as error:
-            _check_names(servers, self._separator)
             raise PolicyUnavailable("the policy service gave an answer to another question", "INTERNAL") from error
         found: dict[str, dict[str, JudgedTool]] = {}
         for tool in map(stand_ins.under_its_name, judgement.tools):
@@ -245,12 +259,14 @@ class Judgements:
         with self._lock:
             self._of_revision(key, response.revision).words.update(judgement.words)
 
-    def _join(self, key: bytes | None, revision: str, judged: Sequence[_JudgedServer]) -> Judgement:
+    def _join(
+        self, key: bytes | None, revision: str, judged: Sequence[_JudgedServer], duplicates: frozenset[str]
+    ) -> Judgement:
         """Return the judgement of judged servers; as long as they are the same, it is the same object."""
         with self._lock:
             kept = self._of_revision(key, revision)
             if kept.latest is None or [*kept.latest[0]] != [*judged]:
-                kept.latest = judged, _join(judged, kept.words, self._separator)
+                kept.latest = judged, _join(judged, kept.words, self._separator, duplicates)
                 kept.servers.update((each.known.name, each) for each in judged)
                 if len(kept.servers) > MAX_SERVERS_KEPT:
                     kept.servers = {each.known.name: each for each in judged}
@@ -291,20 +307,18 @@ def _update_server(known: KnownServer, before: _JudgedServer | None, judged: Map
     return _JudgedServer(known, tools, frozenset(decided | {(status, "") for status, _ in decided}))
 
 
-def _check_names(servers: Sequence[KnownServer], separator: str) -> None:
-    """Check that no two tools have one qualified name: an agent could not say which of them it means."""
+def _duplicates(servers: Sequence[KnownServer], separator: str) -> frozenset[str]:
+    """Return the qualified names that two tools have."""
     starts = sorted(f"{server.name}{separator}" for server in servers)
     if not any(after.startswith(before) for before, after in pairwise(starts)):
-        return
+        return frozenset()
     names = Counter(f"{server.name}{separator}{tool}" for server in servers for tool in server.tools)
-    if len(names) < names.total():
-        name = quote(names.most_common(1)[0][0])
-        why = f"two tools have the same qualified name {name}; the operator of this proxy must rename one of them"
-        raise PolicyUnavailable(f"{why} or of their servers", "INVALID_ARGUMENT")
+    return frozenset(name for name, count in names.items() if count > 1)
 
 
-def _join(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], separator: str) -> Judgement:
-    _check_names([server.known for server in judged], separator)
+def _join(
+    judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], separator: str, duplicates: frozenset[str]
+) -> Judgement:
     tools = tuple(tool for server in judged for tool in server.tools.values())
     occurring = {key for server in judged for key in server.words}
     places = {status: place for place, status in enumerate(ToolStatus)}
@@ -316,4 +330,4 @@ def _join(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], 
     texts = {
         f"{server.known.name}{separator}{tool}": text for server in judged for tool, text in server.known.texts.items()
     }
-    return Judgement(tools, {key: words[key] for key in in_order}, refusals, texts)
+    return Judgement(tools, {key: words[key] for key in in_order}, refusals, texts, tuple(sorted(duplicates)))

@@ -16,7 +16,7 @@ DIRECT = ("grpc.enable_http_proxy", 0)
 """The option of a gRPC channel to loopback or a Unix socket: no proxy that the environment names can reach them."""
 
 
-class AddressRefused(Exception):
+class AddressRefused(ValueError):
     """An address that is not used. Its text says why."""
 
 

@@ -417,22 +417,28 @@ def test_the_text_of_a_hidden_tool_with_the_same_qualified_name_is_not_shown() -
 
 @pytest.mark.parametrize("tools", [(("a", "b__c"), ("a__b", "c")), (("a", "_b"), ("a_", "b"))], ids=["middle", "edge"])
 @pytest.mark.parametrize("is_known", [False, True], ids=["together", "one_after_the_other"])
-def test_two_tools_with_one_qualified_name_are_no_answer(tools: Sequence[tuple[str, str]], is_known: bool) -> None:
-    """The agent could not say which one it means. The reason names them, and does not blame the policy service."""
+def test_two_tools_with_one_qualified_name_are_left_out_and_cost_no_other(
+    tools: Sequence[tuple[str, str]], is_known: bool
+) -> None:
+    """An upstream chooses its names: with one of them it could else end discovery for every agent."""
     inventory, service = Inventory(separator="__"), _Service(None)
     for server, tool in tools:
         inventory.put_server(server, _server(OPEN))
-        inventory.put_tool(server, tool, _tool(FREE))
+        inventory.put_tool(server, "other", _tool(FREE))
+        inventory.put_tool(server, tool, _tool(FREE), text=ToolText(f"Of {server}."))
         if is_known and (server, tool) == tools[0]:
             service.judge(inventory)
-    with pytest.raises(PolicyUnavailable) as refused:
-        service.judge(inventory)
+    judgement = service.judge(inventory)
     name = "__".join(tools[0])
-    assert str(refused.value) == (
-        f'two tools have the same qualified name "{name}"; '
-        "the operator of this proxy must rename one of them or of their servers"
-    )
-    assert refused.value.code == "INVALID_ARGUMENT"
+    assert judgement.duplicates == (name,)
+    assert service.judge(inventory) is judgement
+    assert {tool.name for tool in judgement.tools} == {f"{server}__other" for server, _ in tools}
+    assert name not in judgement.texts
+    assert service.judge(inventory, visible={tools[1][0]}).by_name[name].server == tools[1][0]
+    inventory.remove_tool(*tools[0])
+    renamed = service.judge(inventory)
+    assert renamed.duplicates == ()
+    assert renamed.by_name[name].server == tools[1][0]
 
 
 def test_threads_that_edit_and_judge_do_not_disturb_each_other() -> None:
