@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from callability.contract.enum_words import FACT_SUBJECT
-from callability.contract.finding import nearest
+from callability.contract.finding import as_code, nearest
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 from callability.v1.facts_pb2 import Agent, ServerFacts, ToolFacts
 from callability.v1.policy_service_pb2 import DeclaredFact as WireFact
@@ -48,6 +48,13 @@ class UnreadInput:
     tool: str = ""
     value: str = ""
     near: str = ""
+
+    def __str__(self) -> str:
+        """Return the line about it for a log."""
+        of = f"tool {as_code(f'{self.server}:{self.tool}')}" if self.tool else f"server {as_code(self.server)}"
+        value = f" = {as_code(self.value)}" if self.value else ""
+        near = f" (did you mean {as_code(self.near)}?)" if self.near else ""
+        return f"{self.fault}: {as_code(self.fact)}{value} of {of if self.server else 'the agent'}{near}"
 
 
 class NotPublished(ValueError):

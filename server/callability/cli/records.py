@@ -14,12 +14,12 @@ import typer
 
 from callability.cli.options import JsonOption, leave
 from callability.cli.terminal import escape, number_of
-from callability.contract.finding import as_code
-from callability.contract.vocabulary import LoadStatus
+from callability.contract.finding import as_code, did_you_mean
+from callability.contract.vocabulary import EnableStatus, LoadStatus, ToolStatus
 from callability.kernel.envelope import MAX_BYTES, BundleRefused
 from callability.kernel.policy import LocalPolicy, read
 from callability.process.regular_file import read_regular
-from callability.records.format import BY_HAND, UNSEEN_COMMAND, schema
+from callability.records.format import BY_HAND, UNSEEN_COMMAND, Ended, schema
 from callability.records.reading import NoRecords, RecordReading, follow_records, object_in, sources_of
 from callability.records.replay import Changed, Differences, Replay, Tally
 
@@ -33,6 +33,8 @@ AgainstOption = Annotated[
 LimitOption = Annotated[int, typer.Option(metavar="N", min=1, help="How many rows each table has at most.")]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _FILTERS = ("agent", "server", "tool", "status", "rule", "ended")
+_WORDS = {"status": (*ToolStatus, *LoadStatus, *EnableStatus), "ended": tuple(Ended)}
+"""The words that records have for what is filtered by; a name may be any."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 _DIGITS = 12
 """How much of a digest people read; `--json` has all of it."""
@@ -76,6 +78,10 @@ def show(
     """
     wanted = dict(zip(_FILTERS, (agent, server, tool, status, rule, ended), strict=True))
     given = {name: value for name, value in wanted.items() if value is not None}
+    for name in given.keys() & _WORDS.keys():
+        if given[name] not in _WORDS[name]:
+            hint = did_you_mean(given[name], _WORDS[name])
+            leave(f"`--{name}`: no record has {as_code(given[name])}{f' ({hint})' if hint else ''}", 2)
     start = _start(since) if since else ""
     reading = _reading(files)
     lines = follow_records(files) if follow else reading.lines()

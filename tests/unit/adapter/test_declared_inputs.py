@@ -86,9 +86,16 @@ def test_what_a_proxy_sends_is_compared_with_what_the_policy_declares(tmp_path: 
             )
         ],
     )
-    assert unread_inputs(policy, request) == (
+    unread = unread_inputs(policy, request)
+    assert unread == (
         UnreadInput(InputFault.UNDECLARED_LABEL, "agent.label.teem", value="ops", near="team"),
         UnreadInput(InputFault.UNDECLARED_FACT, "proxy.qota", "s", value="ok", near="proxy.quota"),
         UnreadInput(InputFault.MISSING_FACT, "proxy.quota", "s"),
         UnreadInput(InputFault.UNDECLARED_VALUE, "proxy.license", "s", "t", "tru", "true"),
     )
+    assert [str(each) for each in unread] == [
+        "undeclared_label: `agent.label.teem` = `ops` of the agent (did you mean `team`?)",
+        "undeclared_fact: `proxy.qota` = `ok` of server `s` (did you mean `proxy.quota`?)",
+        "missing_fact: `proxy.quota` of server `s`",
+        "undeclared_value: `proxy.license` = `tru` of tool `s:t` (did you mean `true`?)",
+    ]
