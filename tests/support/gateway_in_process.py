@@ -24,8 +24,8 @@ from callability.cli.policy_service import PolicyService
 from callability.cli.served_policy import loaded_to_serve
 from callability.gateway.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
-from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
+from callability.gateway.serving.listening import HttpPort
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.process.uvicorn_server import StopSignals
 

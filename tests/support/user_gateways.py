@@ -17,7 +17,7 @@ from typing import Any
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from callability.connect.meeting_place import MeetingPlace
+from callability.connect.joining import MeetingPlace
 from support.running import COMMAND
 from support.waiting import eventually
 

@@ -13,8 +13,7 @@ import typer
 from callability.cli.gateway_files import ConfigOption, sound_config
 from callability.cli.options import leave
 from callability.connect.installation import Installation, NotInstalled
-from callability.connect.joining import JoinRefused, join, join_for_client
-from callability.connect.meeting_place import MeetingPlace, NotJoined, default_config
+from callability.connect.joining import JoinRefused, MeetingPlace, NotJoined, default_config, join, join_for_client
 from callability.contract.finding import as_code
 
 

@@ -60,7 +60,7 @@ from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.config.config import VARIABLE
 from callability.gateway.config.findings import content
 from callability.gateway.config.model import ConfigFile
-from callability.gateway.serving.http_port import HttpPort
+from callability.gateway.serving.listening import HttpPort
 from callability.process.address import AddressRefused
 from callability.process.logs import LogFormat, log_to_standard_error
 from callability.records.recorder import RecordLevel, RecordOptions
@@ -251,7 +251,7 @@ def gateway(
     # It imports the MCP SDK, which takes longer than everything up to here.
     with importing():
         from callability.cli import gateway_process  # noqa: PLC0415
-        from callability.gateway.serving.user_socket import UserSocket  # noqa: PLC0415
+        from callability.gateway.serving.listening import UserSocket  # noqa: PLC0415
 
     if log_calls:
         gateway_process.log_calls()

@@ -30,16 +30,15 @@ from callability.gateway.observability import Metrics
 from callability.gateway.policy_client import GET_SECONDS, PolicyClient
 from callability.gateway.runtime.runtime import GatewayOptions
 from callability.gateway.runtime.watched_files import LabelCheck
-from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import OutputLost, run
-from callability.gateway.serving.user_socket import UserSocket
+from callability.gateway.serving.listening import HttpPort, UserSocket
 from callability.kernel.conditions import SEMANTICS
 from callability.process.address import AddressRefused
 from callability.process.metrics import expose
 from callability.process.uvicorn_server import StopSignals
 from callability.records.format import By
-from callability.records.metrics import RecordMetrics
 from callability.records.recorder import Recorder, RecordOptions
+from callability.service.metrics import RecordMetrics
 
 if TYPE_CHECKING:
     from callability.cli.own_policy import OwnPolicy

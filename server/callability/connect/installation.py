@@ -9,8 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from callability.connect.joining import IDLE_SECONDS
-from callability.connect.meeting_place import MeetingPlace, NotJoined
+from callability.connect.joining import IDLE_SECONDS, MeetingPlace, NotJoined
 
 _SOCKET = """\
 [Unit]

@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus: calls, callers, verdicts, unread facts; and the log of calls.
+"""What the service counts, for Prometheus: calls, callers, verdicts, unread facts, records; and the log of calls.
 
 A batch is counted later, many together: that costs a tenth.
 """
@@ -24,6 +24,7 @@ from callability.kernel.policy import LocalPolicy
 from callability.kernel.results import Cause, Counted, EncodedResult, EncodedServerResults, Gap
 from callability.process import logs
 from callability.process.logs import fields
+from callability.records.writer import RecordWriter
 from callability.service.callers import WatchedCallers
 
 _logger = logging.getLogger(__name__)
@@ -482,3 +483,17 @@ class Gaps:
                 said = _SAID[gap.cause].format(*gap)
                 about = fields(fact=gap.fact, cause=gap.cause.value, revision=self._revision)
                 _logger.warning("%s (policy %s)", said, self._revision, extra=about)
+
+
+class RecordMetrics(Collector):
+    """The records of one process; there are no series without records."""
+
+    def __init__(self, registry: CollectorRegistry, writer: RecordWriter) -> None:
+        self._writer = writer
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts."""
+        yield CounterMetricFamily("callability_records_written", "Records that were written.", self._writer.written)
+        words = "Records that are lost, because their queue was full or their place could not be written."
+        yield CounterMetricFamily("callability_records_dropped", words, self._writer.dropped)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from callability.connect.meeting_place import PROTOCOL
+from callability.connect.joining import PROTOCOL
 from callability.files.shipped_policy import shipped_policy
 from support.gateways import READ, SEND, call, shelf
 from support.page_requests import Browser

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from callability.connect.meeting_place import PROTOCOL
+from callability.connect.joining import PROTOCOL
 from support.catalogs import MODES, Agent, Person, entry
 from support.checkout import UPSTREAMS
 from support.gateways import READ, SEND, call, retrieve, shelf, text_of
@@ -145,7 +145,6 @@ def test_the_process_of_a_client_imports_the_standard_library_alone(home: UserHo
         "callability.cli",
         "callability.connect",
         "callability.connect.joining",
-        "callability.connect.meeting_place",
     }
     others = {name.partition(".")[0] for name in modules - ours}
     assert not others & {

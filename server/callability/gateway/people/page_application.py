@@ -23,8 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callability.client import PolicyUnavailable
-from callability.gateway.people.overview import ACTS, Acts, NotDone, Overview
-from callability.gateway.people.recent_changes import RecentChanges
+from callability.gateway.people.overview import ACTS, Acts, NotDone, Overview, RecentChanges
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.process.address import listening
 from callability.process.page_guard import NONCE, PageError, PageGuard, error_response

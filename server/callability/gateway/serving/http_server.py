@@ -28,8 +28,8 @@ from callability.gateway.serving.http_connections import (
     AcceptFailures,
     HttpConnection,
 )
-from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.http_requests import HttpRequests
+from callability.gateway.serving.listening import HttpPort
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.process.uvicorn_server import StopSignals, UvicornServer
 

@@ -17,11 +17,10 @@ from mcp.server.stdio import stdio_server
 
 from callability.gateway.agents import AgentRouter
 from callability.gateway.runtime.runtime import GatewayOptions, opened_runtime
-from callability.gateway.serving.http_port import HttpPort
+from callability.gateway.serving.listening import HttpPort, UserSocket
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.serving.status_socket import status_socket
 from callability.gateway.serving.streams import limit_unread, readable
-from callability.gateway.serving.user_socket import UserSocket
 from callability.process.uvicorn_server import StopSignals
 
 Transport = Literal["stdio", "http", "unix"]

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.stdio import stdio_server
 
-from callability.connect.meeting_place import PROTOCOL, peer_process, peer_user
+from callability.connect.joining import PROTOCOL, peer_process, peer_user
 from callability.contract.finding import as_code, did_you_mean
 from callability.gateway.config.model import MAX_REQUEST_BYTES
+from callability.gateway.people.overview import RecentChanges
 from callability.gateway.people.page_application import NoTerminal
-from callability.gateway.people.recent_changes import RecentChanges
 from callability.gateway.runtime.runtime import GatewayRuntime
+from callability.gateway.serving.listening import UserSocket
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.serving.streams import limit_unread, readable
-from callability.gateway.serving.user_socket import UserSocket
 from callability.process.address import AddressRefused
 
 if TYPE_CHECKING:

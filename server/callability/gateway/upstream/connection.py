@@ -37,6 +37,8 @@ from callability.gateway.upstream.failure import (
     UpstreamRefusal,
     ending_of,
     few_of,
+    is_pool_full,
+    transport_failure,
 )
 from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.http_response import SESSION_LOST
@@ -45,7 +47,6 @@ from callability.gateway.upstream.messages import EXCHANGE, PROBE, CallDeadline,
 from callability.gateway.upstream.stdio import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, Secrets, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool_call import CallReport, PassedOn, answer_failure, call_request
-from callability.gateway.upstream.transport_failure import is_pool_full, transport_failure
 from callability.process.logs import fields
 
 _SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"

@@ -32,13 +32,19 @@ from mcp_types import (
 from pydantic_core import from_json
 
 from callability.contract.vocabulary import LoadFailure, LoadPhase
-from callability.gateway.upstream.failure import MESSAGE_BYTES, NOT_MCP, TOO_LONG, Failure, UnreadAnswer
+from callability.gateway.upstream.failure import (
+    MESSAGE_BYTES,
+    NOT_MCP,
+    TOO_LONG,
+    Failure,
+    UnreadAnswer,
+    transport_failure,
+)
 from callability.gateway.upstream.http_client import NOTIFICATION_SECONDS, HttpClient
 from callability.gateway.upstream.http_response import ERROR_BODY_SECONDS, SESSION_LOST, Handshake, TooLong
 from callability.gateway.upstream.messages import EXCHANGE, MOST_UNREAD, Exchange, without_halves
 from callability.gateway.upstream.process_group import END_BYTES, LongLine
 from callability.gateway.upstream.target import HttpTarget
-from callability.gateway.upstream.transport_failure import transport_failure
 from callability.process.logs import fields
 
 MOST_EVENT_BYTES = 2 * MESSAGE_BYTES

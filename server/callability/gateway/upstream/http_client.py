@@ -20,7 +20,7 @@ from mcp_types import INTERNAL_ERROR
 
 from callability.contract.vocabulary import LoadPhase
 from callability.gateway.upstream.authorization import OF_PROVIDER, AuthorizationFailed, NotRenewed, revocation_form
-from callability.gateway.upstream.failure import TOO_LONG, Failure
+from callability.gateway.upstream.failure import TOO_LONG, Failure, transport_failure
 from callability.gateway.upstream.http_response import (
     Handshake,
     HurriedStream,
@@ -34,7 +34,6 @@ from callability.gateway.upstream.http_response import (
 from callability.gateway.upstream.login_store import Login
 from callability.gateway.upstream.messages import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.target import HttpTarget
-from callability.gateway.upstream.transport_failure import transport_failure
 from callability.process.address import is_loopback
 from callability.process.logs import fields
 

@@ -24,9 +24,15 @@ from anyio.abc import AsyncResource
 
 from callability.contract.timeout_signature import timed_out_on_the_way
 from callability.contract.vocabulary import LoadFailure, LoadPhase
-from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
+from callability.gateway.upstream.failure import (
+    CLOSED,
+    MESSAGE_BYTES,
+    NOT_MCP,
+    Failure,
+    ends_connection,
+    transport_failure,
+)
 from callability.gateway.upstream.messages import Exchange, PiecesWithoutHalves, without_halves
-from callability.gateway.upstream.transport_failure import ends_connection, transport_failure
 
 _ENCODING = "content-encoding"
 

@@ -34,13 +34,13 @@ from callability.gateway.upstream.failure import (
     UnreadAnswer,
     fault_of_shape,
     fault_of_text,
+    is_pool_full,
     misplaced_header,
     usable_tool,
     without_deep_tools,
 )
 from callability.gateway.upstream.messages import AS_IT_CAME, EXCHANGE, Exchange, list_stand_in
 from callability.gateway.upstream.tool_call import answer_failure
-from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.process.logs import fields
 
 
