@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
@@ -26,10 +27,18 @@ class Elsewhere(PageError):
     status = HTTPStatus.FORBIDDEN
 
 
-def error_response(error: PageError) -> JSONResponse:
+def _error_response(error: PageError) -> JSONResponse:
     """Return code and sentence as JSON, with the HTTP status of the error."""
     return JSONResponse({"code": error.code, "sentence": str(error)}, error.status)
 
+
+async def _answer_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, PageError)
+    return _error_response(error)
+
+
+ERROR_HANDLERS = {PageError: _answer_error}
+"""How an application answers with an error."""
 
 TOKEN_HEADER = "callability-token"
 NONCE = "callability.nonce"
@@ -78,7 +87,7 @@ class PageGuard:
             await send(message)
 
         refused = next(self._refusals(scope["method"], scope["path"], Headers(scope=scope)), None)
-        application = error_response(refused) if refused else self._application
+        application = _error_response(refused) if refused else self._application
         await application(scope, receive, send_with_headers)
 
     def _refusals(self, method: str, path: str, headers: Headers) -> Iterator[PageError]:

@@ -24,7 +24,7 @@ from callability.files import document
 from callability.files.document import MAX_BYTES
 from callability.files.editing import ChangedMeanwhile
 from callability.process.address import check_loopback, listening
-from callability.process.page_guard import NONCE, PageError, PageGuard, error_response
+from callability.process.page_guard import ERROR_HANDLERS, NONCE, PageGuard
 from callability.process.uvicorn_server import StopSignals, UvicornServer
 from callability.studio.drafts import saved_data
 from callability.studio.policy_files import (
@@ -67,70 +67,46 @@ QuestionName = Annotated[str, _one_of(*QUESTIONS)]
 FileText = Annotated[str, AfterValidator(_writable)]
 
 
-class _PageRequest(BaseModel):
+class PageRequest(BaseModel):
+    """A request of a page about its draft."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
+    page: PageId
 
-class CheckRequest(_PageRequest):
+
+class CheckRequest(PageRequest):
     """A draft: the texts of the files that are edited."""
 
-    page: PageId
     texts: dict[FileName, FileText]
 
 
-class ConfirmRequest(_PageRequest):
-    """Whether the rules engine decides the draft as its decision diagrams do."""
-
-    page: PageId
-
-
-class ProgressRequest(_PageRequest):
-    """How far the rules engine is."""
-
-    page: PageId
-
-
-class TableRequest(_PageRequest):
+class TableRequest(PageRequest):
     """The decision table of a question, and its row for facts if there are any."""
 
-    page: PageId
     question: QuestionName
     facts: dict[str, str] = {}
 
 
-class DecideRequest(_PageRequest):
+class DecideRequest(PageRequest):
     """The answer for facts, one of which may just have been changed; those that the draft has not are left out."""
 
-    page: PageId
     question: QuestionName
     facts: dict[str, str]
     changed: str = ""
     row: bool = True
 
 
-class DifferenceRequest(_PageRequest):
-    """What the draft changes."""
-
-    page: PageId
-
-
-class LeaveRequest(_PageRequest):
-    """The page was closed."""
-
-    page: PageId
-
-
-class SaveRequest(_PageRequest):
+class SaveRequest(PageRequest):
     """Write one file, if it has still the digest; `even_refused`: also where the policy would be refused then."""
 
-    page: PageId
     name: FileName
     text: FileText
     digest: str
     even_refused: bool = False
 
 
-_Wanted = TypeVar("_Wanted", bound=_PageRequest)
+_Wanted = TypeVar("_Wanted", bound=PageRequest)
 
 
 async def read_request(request: Request, wanted: type[_Wanted]) -> _Wanted:
@@ -220,12 +196,12 @@ class Studio:
 
     async def confirm(self, request: Request) -> Response:
         """Return the findings of the draft that was checked last, after the rules engine has decided witnesses."""
-        body = await read_request(request, ConfirmRequest)
+        body = await read_request(request, PageRequest)
         return await self._ask(body.page, {"do": "confirm"})
 
     async def progress(self, request: Request) -> Response:
         """Return how many of how many witnesses the rules engine has decided, while it confirms a draft."""
-        body = await read_request(request, ProgressRequest)
+        body = await read_request(request, PageRequest)
         decided, of = self._sessions.progress(body.page)
         return JSONResponse({"decided": decided, "of": of})
 
@@ -242,7 +218,7 @@ class Studio:
 
     async def difference(self, request: Request) -> Response:
         """Return what the draft changes."""
-        body = await read_request(request, DifferenceRequest)
+        body = await read_request(request, PageRequest)
         return await self._ask(body.page, {"do": "difference"})
 
     async def save(self, request: Request) -> Response:
@@ -257,7 +233,7 @@ class Studio:
 
     async def leave(self, request: Request) -> Response:
         """Forget the draft of a page that was closed."""
-        body = await read_request(request, LeaveRequest)
+        body = await read_request(request, PageRequest)
         await self._sessions.leave(body.page)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -325,14 +301,9 @@ def application(studio: Studio, token: str) -> Starlette:
             Route("/policy", studio.policy),
             *(Route(f"/{name}", endpoint, methods=["POST"]) for name, endpoint in endpoints.items()),
         ],
-        exception_handlers={PageError: _error},
+        exception_handlers=ERROR_HANDLERS,
         lifespan=lifespan,
     )
-
-
-async def _error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, PageError)
-    return error_response(error)
 
 
 GRACE = 2

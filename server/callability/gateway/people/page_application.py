@@ -26,7 +26,7 @@ from callability.client import PolicyUnavailable
 from callability.gateway.people.overview import ACTS, Acts, NotDone, Overview, RecentChanges
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.process.address import listening
-from callability.process.page_guard import NONCE, PageError, PageGuard, error_response
+from callability.process.page_guard import ERROR_HANDLERS, NONCE, PageError, PageGuard
 from callability.process.uvicorn_server import UvicornServer
 
 CODE_SECONDS = 300
@@ -218,7 +218,7 @@ class PeoplePage:
             Route("/sign-in", self._sign_in_browser, methods=["POST"]),
             Route("/sign-out", self._sign_out_browser, methods=["POST"]),
         ]
-        return Starlette(routes=routes, exception_handlers={PageError: _error})
+        return Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
 
     def _file(self, file: Path, kind: str) -> Callable[[Request], Awaitable[Response]]:
         content = file.read_bytes().replace(b"{token}", escape(self._token).encode())
@@ -306,8 +306,3 @@ def _text(body: _Body, name: str) -> str:
     if not isinstance(value, str):
         raise ActRefused("bad-request", f"`{name}` must be text", HTTPStatus.BAD_REQUEST)
     return value
-
-
-async def _error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, PageError)
-    return error_response(error)
