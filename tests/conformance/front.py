@@ -17,7 +17,9 @@ from mcp_types import CallToolRequestParams, ListToolsResult, PaginatedRequestPa
 from prometheus_client import CollectorRegistry
 
 from callability.cli.own_policy import OwnPolicy
-from callability.cli.served_policy import Loaded, loaded_to_serve
+from callability.cli.served_policy import Loaded, loaded_from
+from callability.files.policy_origin import PolicyDirectory
+from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import load_config
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
@@ -70,4 +72,4 @@ async def main(config: Path, loaded: Loaded) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), loaded_to_serve(None)))
+    asyncio.run(main(Path(sys.argv[1]), loaded_from(PolicyDirectory(shipped_policy()))))

@@ -21,7 +21,9 @@ from mcp import Client
 from callability.cli.gateway_files import records_of
 from callability.cli.gateway_process import connected_options
 from callability.cli.policy_service import PolicyService
-from callability.cli.served_policy import loaded_to_serve
+from callability.cli.served_policy import loaded_from
+from callability.files.policy_origin import PolicyDirectory
+from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.lifecycle import run
@@ -96,7 +98,9 @@ async def _options(path: Path, given: dict[str, str]) -> AsyncIterator[GatewayOp
     async with connected_options(
         config,
         Path(approvals) if approvals else None,
-        await asyncio.to_thread(loaded_to_serve, directory) if address is None else None,
+        await asyncio.to_thread(loaded_from, PolicyDirectory(directory or shipped_policy()))
+        if address is None
+        else None,
         directory,
         PolicyService(address) if address else None,
         given.get("--metrics-address"),

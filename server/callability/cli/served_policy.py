@@ -7,15 +7,13 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Thread
 
 from callability.cli.options import POLICY_REFUSED, PolicyRefused, refuse
 from callability.contract.finding import finding_lines
 from callability.files.policy_check import checked_source
-from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
+from callability.files.policy_origin import PolicyOrigin
 from callability.files.policy_source import PolicySource
-from callability.files.shipped_policy import shipped_policy
 from callability.kernel.policy import CheckedPolicy
 
 
@@ -25,11 +23,6 @@ class Loaded:
 
     checked: CheckedPolicy
     source: PolicySource
-
-
-def loaded_to_serve(directory: Path | None) -> Loaded:
-    """Return the policy in a directory, by default the shipped one, as `loaded_from` does."""
-    return loaded_from(PolicyDirectory(directory or shipped_policy()))
 
 
 def loaded_from(origin: PolicyOrigin) -> Loaded:

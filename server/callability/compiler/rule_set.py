@@ -88,17 +88,6 @@ class RuleSet:
         return frozenset(by_rules).union(*(law.reads for law in self.laws))
 
     @property
-    def read_by_rules(self) -> tuple[str, ...]:
-        """Every fact that some rule reads, in the order of the facts."""
-        read = frozenset(chain.from_iterable(rule.reads for rule in self.rules))
-        return tuple(name for name in self.question.facts if name in read)
-
-    @property
-    def declared_labels(self) -> tuple[LabelFact, ...]:
-        """The labels that the file declares, whether a rule reads them or not, in the order of the facts."""
-        return tuple(fact for fact in self.question.facts.values() if isinstance(fact, LabelFact))
-
-    @property
     def declared_facts(self) -> tuple[DeclaredFact, ...]:
         """The facts of its own that the file declares, whether a rule reads them or not, in their order."""
         return tuple(fact for fact in self.question.facts.values() if isinstance(fact, DeclaredFact))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.contract.enum_words import LIFTED_BY
@@ -235,7 +235,6 @@ class Counts:
     laws: int
 
 
-Result = TypeVar("Result")
 Points = Sequence[int]
 """For each axis, in the order in which they are tested, the number of its point."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from callability.compiler.diagram import DecisionDiagram
 from callability.compiler.policy import load
+from callability.compiler.question import LabelFact
 from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_file import read_rule_set
 from callability.compiler.rule_set import RuleSet
@@ -73,7 +74,7 @@ def test_names_and_labels_may_hold_what_is_special_in_sql(server: Postgres) -> N
     rule_set, findings = read_rule_set(document.parse(ODD_POLICY.encode(), "callability.yaml"), CALLABILITY)
     assert rule_set, findings
     diagram = diagram_of(rule_set)
-    label = rule_set.declared_labels[0]
+    label = next(fact for fact in rule_set.question.facts.values() if isinstance(fact, LabelFact))
     states = [
         CALLABILITY.complete({"server.name": one, "tool.name": other, label.name: value})
         for one, other, value in product(ODD_NAMES, ODD_NAMES, label.readings)

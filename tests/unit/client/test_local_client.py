@@ -32,6 +32,7 @@ from callability.client.hooks import GuardedHooks
 from callability.client.local import MANY_TOOLS, LocalDecisions
 from callability.client.replicas import no_answer
 from callability.compiler.bundle_writing import payload_of
+from callability.compiler.question import LabelFact
 from callability.contract.vocabulary import ToolStatus
 from callability.kernel.conditions import SEMANTICS
 from callability.kernel.envelope import envelop
@@ -459,9 +460,14 @@ def test_what_is_reported_of_a_policy_is_what_was_compiled(name: str, local: Any
     ):
         rules, space = proved.rule_set, proved.diagram.space
         assert [*mine.rules] == [rule.id for rule in rules.rules]
-        assert (tuple(mine.facts), tuple(mine.reads)) == (space.facts, rules.read_by_rules)
+        assert (tuple(mine.facts), tuple(mine.reads)) == (
+            space.facts,
+            tuple(name for name in rules.question.facts if any(name in rule.reads for rule in rules.rules)),
+        )
         assert {each.fact: [*each.values, "none"] for each in mine.labels} == {
-            fact.name: [*sorted(fact.values, key="none".__eq__)] for fact in rules.declared_labels
+            fact.name: [*sorted(fact.values, key="none".__eq__)]
+            for fact in rules.question.facts.values()
+            if isinstance(fact, LabelFact)
         }
         assert [(each.fact, each.default_value, each.asserted, each.phrase) for each in mine.declared_facts] == [
             (fact.name, fact.open_value, fact.asserted, fact.phrase) for fact in rules.declared_facts

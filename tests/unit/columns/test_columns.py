@@ -15,6 +15,7 @@ from callability.bundle.v1 import bundle_pb2 as pb
 from callability.compiler.bundle_writing import rule_set_message
 from callability.compiler.diagram import DecisionDiagram
 from callability.compiler.policy import ProvedRuleSet
+from callability.compiler.question import LabelFact
 from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_file import read_rule_set
 from callability.compiler.rule_set import RuleSet, Text
@@ -88,7 +89,7 @@ def test_names_and_labels_may_hold_what_is_special_in_expressions() -> None:
     rule_set = _rule_set(ODD_POLICY)
     diagram = diagram_of(rule_set)
     policy = _policy(rule_set, diagram)
-    label = rule_set.declared_labels[0]
+    label = next(fact for fact in rule_set.question.facts.values() if isinstance(fact, LabelFact))
     states = [
         CALLABILITY.complete({"server.name": one, "tool.name": other, label.name: value})
         for one, other, value in product((*ODD_NAMES, "a\nb", "ünï"), (*ODD_NAMES, "50%_\n", "itüs"), label.readings)

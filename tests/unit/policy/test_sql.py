@@ -11,6 +11,7 @@ import sqlglot
 from hypothesis import given
 
 from callability.compiler.diagram import DecisionDiagram
+from callability.compiler.question import LabelFact
 from callability.compiler.questions import CALLABILITY
 from callability.compiler.rule_file import read_rule_set
 from callability.compiler.rule_set import RuleSet
@@ -72,7 +73,7 @@ def test_names_and_labels_may_hold_what_is_special_in_sql() -> None:
     """Quotes, escapes, line breaks and the wildcards of LIKE are characters like any other."""
     rule_set = _rule_set(ODD_POLICY)
     diagram = diagram_of(rule_set)
-    label = rule_set.declared_labels[0]
+    label = next(fact for fact in rule_set.question.facts.values() if isinstance(fact, LabelFact))
     states = [
         CALLABILITY.complete({"server.name": server, "tool.name": tool, label.name: value})
         for server, tool, value in product(ODD_NAMES, ODD_NAMES, label.readings)
