@@ -13,13 +13,12 @@ _REPLIES: dict[int, bytes] = {}
 class EmptyCalls(CallabilityCalls):
     """Answers `CheckTool` by the reply to the first call, and `CheckTools` by that to the first of their length."""
 
-    async def check_tool(self, data: bytes) -> bytes:
-        """Answer as the first time, whatever is asked."""
-        return _REPLIES.get(0) or _REPLIES.setdefault(0, await super().check_tool(data))
-
-    async def check_tools(self, data: bytes) -> bytes:
-        """Answer as the first time that a request had this length."""
-        return _REPLIES.get(len(data)) or _REPLIES.setdefault(len(data), await super().check_tools(data))
+    async def answer(self, method: str, data: bytes) -> bytes:
+        """Answer as the first time: `CheckTool` whatever is asked, `CheckTools` for a request of the same length."""
+        if method not in {"CheckTool", "CheckTools"}:
+            return await super().answer(method, data)
+        kind = 0 if method == "CheckTool" else len(data)
+        return _REPLIES.get(kind) or _REPLIES.setdefault(kind, await super().answer(method, data))
 
 
 if __name__ == "__main__":

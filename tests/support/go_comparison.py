@@ -123,7 +123,7 @@ def compared(name: str, facts: int, seed: int, program: Path, directory: Path) -
                 return await calls.check_tools(sent)
 
             async def each_alone(request: pb.CheckToolsRequest = request) -> list[bytes]:
-                return [await calls.check_tool(alone) for alone in _alone(request)]
+                return [await calls.answer("CheckTool", alone) for alone in _alone(request)]
 
             wanted = runner.run(answer())
             why = reference.disagrees(request, pb.CheckToolsResponse.FromString(wanted))

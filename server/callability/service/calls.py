@@ -44,6 +44,12 @@ class CallabilityCalls:
         self.engine = checked.engine
         observer = Gaps(self.policy.revision, metrics) if metrics is not None else UNOBSERVED
         self._calls = EncodedCalls(self.policy, observer, limited=True)
+        self._at_once: Mapping[str, Callable[[bytes], bytes]] = {
+            "CheckTool": self._calls.check_tool,
+            "ExplainTool": self._calls.explain_tool,
+            "ClassifyLoad": self._calls.classify_load,
+            "ClassifyEnable": self._calls.classify_enable,
+        }
         self.policy_reply = self._description().SerializeToString()
         """What is reported of the policy, as a `GetPolicyResponse` encoded."""
 
@@ -52,13 +58,13 @@ class CallabilityCalls:
         """The revision of the policy."""
         return self.policy.revision
 
-    async def check_tool(self, data: bytes) -> bytes:
-        """Answer a `CheckToolRequest` with a `CheckToolResponse`.
+    async def answer(self, method: str, data: bytes) -> bytes:
+        """Answer a request of a method of `CallabilityService`, encoded as is the reply.
 
         Raises:
-            InvalidRequest: it is malformed, or a name in it is not one.
+            InvalidRequest: it is malformed or exceeds a limit, or a name in it is not one.
         """
-        return self._calls.check_tool(data)
+        return await self.check_tools(data) if method == "CheckTools" else self._at_once[method](data)
 
     async def check_tools(self, data: bytes) -> bytes:
         """Answer a `CheckToolsRequest` with a `CheckToolsResponse`; other calls get a turn meanwhile.
@@ -77,30 +83,6 @@ class CallabilityCalls:
             if perf_counter() - started >= TURN:
                 await asyncio.sleep(0)
                 started = perf_counter()
-
-    async def explain_tool(self, data: bytes) -> bytes:
-        """Answer an `ExplainToolRequest` with an `ExplainToolResponse`.
-
-        Raises:
-            InvalidRequest: it is malformed, or a name in it is not one.
-        """
-        return self._calls.explain_tool(data)
-
-    async def classify_load(self, data: bytes) -> bytes:
-        """Answer a `ClassifyLoadRequest` with a `ClassifyLoadResponse`.
-
-        Raises:
-            InvalidRequest: it is malformed, or the text of the error in it is too long.
-        """
-        return self._calls.classify_load(data)
-
-    async def classify_enable(self, data: bytes) -> bytes:
-        """Answer a `ClassifyEnableRequest` with a `ClassifyEnableResponse`.
-
-        Raises:
-            InvalidRequest: it is malformed.
-        """
-        return self._calls.classify_enable(data)
 
     def _description(self) -> policy_service_pb2.GetPolicyResponse:
         """Return what `GetPolicy` reports about the policy, its bundle and the service."""
@@ -131,13 +113,7 @@ class CallabilityCalls:
         return reply
 
 
-_METHODS = {
-    "CheckTool": "check_tool",
-    "CheckTools": "check_tools",
-    "ExplainTool": "explain_tool",
-    "ClassifyLoad": "classify_load",
-    "ClassifyEnable": "classify_enable",
-}
+_METHODS = ("CheckTool", "CheckTools", "ExplainTool", "ClassifyLoad", "ClassifyEnable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +156,7 @@ class ServedPolicy:
     @property
     def answers(self) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:
         """What answers each call of `CallabilityService`."""
-        answers = {name: self._answer(method) for name, method in _METHODS.items()}
+        answers = {name: self._answer(name) for name in _METHODS}
         if traces.are_sent():
             answers |= {name: _note_verdict(answers[name], name) for name in VERDICTS}
         recorder, shadow = self.recorder, self._shadow
@@ -193,8 +169,7 @@ class ServedPolicy:
     def _answer(self, method: str) -> Callable[[bytes], Awaitable[bytes]]:
         def answer(data: bytes) -> Awaitable[bytes]:
             # The policy is looked up once, when a request begins.
-            reply: Awaitable[bytes] = getattr(self.calls, method)(data)
-            return reply
+            return self.calls.answer(method, data)
 
         return answer
 
