@@ -206,6 +206,19 @@ def plain(node: Node) -> object:
             return {key.value: plain(value) for key, value in entries}
 
 
+def texts(node: Node) -> Iterator[tuple[str, Place]]:
+    """Yield each value that is text in a node, with its place; keys are left out."""
+    match node:
+        case Scalar(value=str() as text, place=place):
+            yield text, place
+        case DocumentSequence(items=items):
+            for item in items:
+                yield from texts(item)
+        case DocumentMapping(entries=entries):
+            for _, value in entries:
+                yield from texts(value)
+
+
 def refusal(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
     """Return the error of a file with one finding."""
     return Refused((Finding(place, code, sentence, hint),))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from callability.contract.finding import Finding, Severity, as_code, did_you_mean, list_names, nearest
-from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
+from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, texts
 from callability.gateway.config.model import HTTP_SPELLINGS, ServerConfig
 from callability.gateway.config.variables import FILLED, is_odd, secret_arguments
 
@@ -125,35 +125,23 @@ def _runs_a_shell(server: DocumentMapping) -> bool:
 
 def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
     """Find what looks like a variable and is used as it is written."""
-    match node:
-        case DocumentMapping(entries=entries):
-            for _, value in entries:
-                yield from _variable_findings(key, value, subject)
-        case DocumentSequence(items=items):
-            for item in items:
-                yield from _variable_findings(key, item, subject)
-        case Scalar(value=str() as text) if key in _READ_AS_GIVEN and "${" in text:
+    for text, place in texts(node):
+        if key in _READ_AS_GIVEN and "${" in text:
             sentence = f"`{key}` of {subject} has `${{`, and is used literally: variables are not filled in here"
             hint = f"variables are filled in only in {list_names(FILLED)}"
-            yield Finding(node.place, "odd-variable", sentence, hint, Severity.WARNING)
-        case Scalar(value=str() as text) if is_odd(text):
+            yield Finding(place, "odd-variable", sentence, hint, Severity.WARNING)
+        elif is_odd(text):
             sentence = f"a value in `{key}` of {subject} has `${{` without a variable, and is used literally"
-            yield Finding(node.place, "odd-variable", sentence, _variable_hint(text), Severity.WARNING)
+            yield Finding(place, "odd-variable", sentence, _variable_hint(text), Severity.WARNING)
 
 
 def _shell_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
     """Find what a shell would fill in, and nothing does."""
-    match node:
-        case DocumentMapping(entries=entries):
-            for _, value in entries:
-                yield from _shell_findings(key, value, subject)
-        case DocumentSequence(items=items):
-            for item in items:
-                yield from _shell_findings(key, item, subject)
-        case Scalar(value=str() as text) if found := _OF_A_SHELL.search(text):
+    for text, place in texts(node):
+        if found := _OF_A_SHELL.search(text):
             what, hint = _SHELL_FORMS[str(found.lastgroup)]
             sentence = f"a value in `{key}` of {subject} has {what}, and is used literally: no shell reads it"
-            yield Finding(node.place, "odd-variable", sentence, hint, Severity.WARNING)
+            yield Finding(place, "odd-variable", sentence, hint, Severity.WARNING)
 
 
 def _variable_hint(text: str) -> str:

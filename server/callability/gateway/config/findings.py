@@ -13,8 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from callability.contract.finding import Finding, Severity, as_code, did_you_mean, list_names, nearest
-from callability.files import document
-from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, plain
+from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, plain, texts
 from callability.gateway.config.disagreements import SECTIONS, SERVERS_KEYS, disagreements, hint_for_key, server_subject
 from callability.gateway.config.model import (
     AgentConfig,
@@ -35,9 +34,9 @@ _SECTION = "mcpServers"
 
 def unset_variables(root: Node, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for each variable that is not set and has no default, whatever else is wrong with the file."""
-    servers = root.get(_SECTION) if isinstance(root, document.DocumentMapping) else None
-    for name, server in servers.entries if isinstance(servers, document.DocumentMapping) else ():
-        for key, value in server.entries if isinstance(server, document.DocumentMapping) else ():
+    servers = root.get(_SECTION) if isinstance(root, DocumentMapping) else None
+    for name, server in servers.entries if isinstance(servers, DocumentMapping) else ():
+        for key, value in server.entries if isinstance(server, DocumentMapping) else ():
             if key.value in FILLED:
                 subject = f"`{key.value}` of {server_subject(_SECTION, str(name.value))}"
                 yield from _unset(value, subject, environment, _severity(server))
@@ -61,30 +60,23 @@ def unfit_variables(
 
 
 def _unset(node: Node, subject: str, environment: Mapping[str, str], severity: Severity) -> Iterator[Finding]:
-    match node:
-        case document.DocumentMapping(entries=entries):
-            for _, value in entries:
-                yield from _unset(value, subject, environment, severity)
-        case document.DocumentSequence(items=items):
-            for item in items:
-                yield from _unset(item, subject, environment, severity)
-        case document.Scalar(value=str() as text):
-            for variable in unset_in(text, environment):
-                if variable.startswith(PREFIX):
-                    name = variable.removeprefix(PREFIX)
-                    sentence = f"{subject} needs the secret {as_code(name)}, which is not in `{SECRETS_FILE}` beside it"
-                    yield Finding(node.place, "unset-secret", sentence, f"add a line `{name}=VALUE` to it", severity)
-                    continue
-                state = "empty" if variable in environment else "not set"
-                sentence = f"{subject} needs the environment variable {as_code(variable)}, which is {state}"
-                hint = f"set it for the gateway, or give it a default: `${{{variable}:-DEFAULT}}`"
-                yield Finding(node.place, "unset-variable", sentence, hint, severity)
+    for text, at in texts(node):
+        for variable in unset_in(text, environment):
+            if variable.startswith(PREFIX):
+                name = variable.removeprefix(PREFIX)
+                sentence = f"{subject} needs the secret {as_code(name)}, which is not in `{SECRETS_FILE}` beside it"
+                yield Finding(at, "unset-secret", sentence, f"add a line `{name}=VALUE` to it", severity)
+                continue
+            state = "empty" if variable in environment else "not set"
+            sentence = f"{subject} needs the environment variable {as_code(variable)}, which is {state}"
+            hint = f"set it for the gateway, or give it a default: `${{{variable}:-DEFAULT}}`"
+            yield Finding(at, "unset-variable", sentence, hint, severity)
 
 
 def _severity(server: Node) -> Severity:
     """Return a warning for a disabled server: it is not connected."""
-    enabled = server.get("enabled") if isinstance(server, document.DocumentMapping) else None
-    disabled = isinstance(enabled, document.Scalar) and enabled.value is False
+    enabled = server.get("enabled") if isinstance(server, DocumentMapping) else None
+    disabled = isinstance(enabled, Scalar) and enabled.value is False
     return Severity.WARNING if disabled else Severity.ERROR
 
 
