@@ -443,13 +443,11 @@ class Metrics:
         """What records replacements of the certificates; None if nobody asks for it."""
         self.sessions: Callable[[], Mapping[str, int]] = dict
         """The number of open sessions over HTTP by agent; an agent without a name is empty."""
-        self.registry.register(_Sessions(self))
         self.changed_definitions: Callable[[], Mapping[str, int]] = dict
         """The number of tools by server whose definitions changed, and that are not approved in their new form."""
-        self.registry.register(_ChangedDefinitions(self))
         self.failed_servers: Callable[[], Mapping[str, str]] = dict
         """The load status of each server that does not recover by itself."""
-        self.registry.register(_FailedServers(self))
+        self._register_current()
         self.undeclared_labels = 0
         self.labels_unchecked = False
         self.opted_in_calls = 0
@@ -465,6 +463,29 @@ class Metrics:
             self._states.labels(state).set_function(partial(_number, servers, state))
         for status in (*LoadStatus, LOADING):
             self._loads.labels(status).set_function(partial(_number, loads, status))
+
+    def _register_current(self) -> None:
+        for each in (
+            _Current(
+                "callability_sessions",
+                "Open sessions over HTTP, by agent; empty for clients without a token.",
+                ("agent",),
+                lambda: (((agent,), sessions) for agent, sessions in self.sessions().items()),
+            ),
+            _Current(
+                "callability_changed_definitions",
+                "Listed tools whose definition changed, and which nobody has approved in the new form, by server.",
+                ("server",),
+                lambda: (((server,), tools) for server, tools in self.changed_definitions().items()),
+            ),
+            _Current(
+                "callability_failed_servers",
+                "1 for each enabled server whose latest load was denied or needs attention.",
+                ("server", "status"),
+                lambda: ((found, 1) for found in self.failed_servers().items()),
+            ),
+        ):
+            self.registry.register(each)
 
     def opted_in(self) -> None:
         """Count an answered call that asked for tools that cannot be called."""
@@ -523,55 +544,21 @@ def _number(servers: Callable[[], Mapping[str, int]], state: str) -> float:
     return servers().get(state, 0)
 
 
-class _Sessions(Collector):
-    """The open sessions by agent, as they are when they are read."""
+class _Current(Collector):
+    """Gauges whose values are looked up when they are read, each by the values of its labels."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
-            "callability_sessions",
-            "Open sessions over HTTP, by agent; empty for clients without a token.",
-            None,
-            ("agent",),
-        )
-        for agent, sessions in sorted(self._metrics.sessions().items()):
-            family.add_metric((agent,), sessions)
-        yield family
-
-
-class _ChangedDefinitions(Collector):
-    """The tools that changed, by server, as they are when they are read."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(
+        self,
+        name: str,
+        words: str,
+        labels: tuple[str, ...],
+        current: Callable[[], Iterable[tuple[tuple[str, ...], int]]],
+    ) -> None:
+        self._name, self._words, self._labels = name, words, labels
+        self._current = current
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
-            "callability_changed_definitions",
-            "Listed tools whose definition changed, and which nobody has approved in the new form, by server.",
-            None,
-            ("server",),
-        )
-        for server, tools in sorted(self._metrics.changed_definitions().items()):
-            family.add_metric((server,), tools)
-        yield family
-
-
-class _FailedServers(Collector):
-    """The servers that only a person brings back, as they are when they are read."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
-            "callability_failed_servers",
-            "1 for each enabled server whose latest load was denied or needs attention.",
-            None,
-            ("server", "status"),
-        )
-        for server, status in sorted(self._metrics.failed_servers().items()):
-            family.add_metric((server, status), 1)
+        family = GaugeMetricFamily(self._name, self._words, None, self._labels)
+        for labels, value in sorted(self._current()):
+            family.add_metric(labels, value)
         yield family
