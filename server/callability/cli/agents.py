@@ -11,10 +11,17 @@ from typing import Annotated, Any, cast
 import typer
 
 from callability.cli.console import write_table
-from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_edit, sound_config
+from callability.cli.gateway_files import (
+    ConfigOption,
+    change_file,
+    known_agent,
+    known_server,
+    record_edit,
+    sound_config,
+)
 from callability.cli.options import JsonOption, leave
 from callability.cli.terminal import escape
-from callability.contract.finding import as_code, did_you_mean
+from callability.contract.finding import as_code
 from callability.files.spelling import Tree
 from callability.gateway.config import AgentConfig
 
@@ -44,7 +51,7 @@ def add(
     """
     read = sound_config(config)
     if renew:
-        _known_agent(name, read.agents)
+        known_agent(read, name)
     elif name in read.agents:
         leave(f"the config has an agent {as_code(name)} already; `--renew` makes another token for it", 2)
     if days is not None and not (token or renew):
@@ -90,7 +97,7 @@ def revoke(name: AgentArgument, config: ConfigOption) -> None:
     nothing to do. 1: the config is refused or cannot be changed. 2: there is no such agent.
     """
     read = sound_config(config)
-    if _known_agent(name, read.agents).token_sha256 is None:
+    if known_agent(read, name).token_sha256 is None:
         typer.echo(f"nothing to do: agent {as_code(name)} has no token")
         return
     # No token has this digest: even if the date is removed, the one before stays void.
@@ -99,13 +106,6 @@ def revoke(name: AgentArgument, config: ConfigOption) -> None:
     change_file(config, cast(Tree, {"agents": {name: entry}}))
     record_edit(read, "agents revoke")
     typer.echo(f"the token of agent {as_code(name)} is revoked")
-
-
-def _known_agent(name: str, agents: Any) -> AgentConfig:
-    if name not in agents:
-        hint = did_you_mean(name, agents)
-        leave(f"the config has no agent {as_code(name)}" + (f" ({hint})" if hint else ""), 2)
-    return cast(AgentConfig, agents[name])
 
 
 def _token_state(agent: AgentConfig, now: datetime) -> str:

@@ -12,14 +12,14 @@ from typing import Any
 import typer
 
 from callability.cli.gateway_answers import FactPlaces, GatewayQuery
-from callability.cli.gateway_files import GatewayFiles, config_or_default, sound_files
+from callability.cli.gateway_files import GatewayFiles, config_or_default, known_agent, sound_files
 from callability.cli.options import LogLevel, leave, print_findings, refuse
 from callability.cli.own_policy import GivenPolicy
 from callability.cli.policies import view_policy
 from callability.client import PolicyUnavailable
 from callability.compiler.bundle_writing import NotWritten, checked_policy
 from callability.compiler.policy import Policy
-from callability.contract.finding import Severity, as_code, did_you_mean
+from callability.contract.finding import Severity, as_code
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import ConfigRefused, load_config
 from callability.gateway.offline import refused_edits, unserved_gateway
@@ -56,9 +56,8 @@ class FileAnswers:
         self.files: GatewayFiles = sound_files(path.absolute(), query.approvals)
         _warn_of_variables(path.absolute())
         self._agent = query.agent or ""
-        if self._agent and self._agent not in self.files.config.agents:
-            hint = did_you_mean(self._agent, self.files.config.agents)
-            leave(f"the config has no agent {as_code(self._agent)}" + (f" ({hint})" if hint else ""), 2)
+        if self._agent:
+            known_agent(self.files.config, self._agent)
         self._directory = None if query.service else (query.policy or shipped_policy()).absolute()
         self.rules: Policy | None = view_policy(self._directory) if self._directory else None
 

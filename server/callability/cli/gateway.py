@@ -19,6 +19,7 @@ from callability.cli.gateway_files import (
     GivenApprovalsOption,
     GivenConfigOption,
     config_or_default,
+    known_agent,
     print_refused,
     records_of,
 )
@@ -54,7 +55,6 @@ from callability.cli.policy_service import (
     certificate_files,
     certificates_of,
 )
-from callability.contract.finding import as_code, did_you_mean
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.config.config import VARIABLE
@@ -321,9 +321,7 @@ def _check_agent(config: Config, agent: str, transport: Transport) -> None:
         leave("`--agent` goes with `--transport stdio`: over HTTP, the token identifies the agent", 2)
     if transport is Transport.UNIX:
         leave("`--agent` goes with `--transport stdio`: on a Unix socket, `callability connect` names the agent", 2)
-    if agent not in config.agents:
-        hint = did_you_mean(agent, config.agents)
-        leave(f"the config has no agent {as_code(agent)}" + (f" ({hint})" if hint else ""), 2)
+    known_agent(config, agent)
 
 
 def _config(path: Path | None, approvals: Path | None) -> Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,13 +13,14 @@ import typer
 
 from callability.cli.options import leave, print_findings, refuse
 from callability.cli.terminal import escape
-from callability.contract.finding import Severity, as_code, did_you_mean
+from callability.contract.finding import Severity, as_code, no_such
 from callability.contract.vocabulary import unrecordable
 from callability.files import document
 from callability.files.editing import EditRefused, rewrite
 from callability.files.spelling import Tree
 from callability.gateway.config import (
     NO_APPROVALS,
+    AgentConfig,
     Approvals,
     Config,
     ConfigRefused,
@@ -217,15 +219,28 @@ def print_refused(refused: ConfigRefused) -> None:
 def known_server(servers: Collection[str], name: str) -> str:
     """Return the name of a server if the config has it, or exit with code 2."""
     if name not in servers:
-        hint = did_you_mean(name, servers)
-        leave(f"the config has no server {as_code(name)}" + (f" ({hint})" if hint else ""), 2)
+        leave(no_such("the config has no server", name, servers), 2)
     return name
+
+
+def known_agent(config: Config, name: str) -> AgentConfig:
+    """Return an agent of the config, or exit with code 2."""
+    if name not in config.agents:
+        leave(no_such("the config has no agent", name, config.agents), 2)
+    return config.agents[name]
 
 
 def change_file(path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> bool:
     """Set values of a file and return whether it changed, or exit with code 1; `touch`: write it in any case."""
-    try:
+    with refusing_edits(path):
         return rewrite(path, tree, create=create, touch=touch)
+
+
+@contextmanager
+def refusing_edits(path: Path) -> Iterator[None]:
+    """Exit with code 1 if a file cannot be edited as it is in this context."""
+    try:
+        yield
     except document.Refused as refused:
         refuse(refused.findings, "nothing was changed")
     except EditRefused as refused:

@@ -10,10 +10,17 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToJson
 
-from callability.cli.gateway_files import ApprovalsOption, ConfigOption, GatewayFiles, known_server, sound_files
+from callability.cli.gateway_files import (
+    ApprovalsOption,
+    ConfigOption,
+    GatewayFiles,
+    known_agent,
+    known_server,
+    sound_files,
+)
 from callability.cli.options import LogLevel, leave
 from callability.cli.terminal import escape, number_of
-from callability.contract.finding import as_code, did_you_mean, list_names
+from callability.contract.finding import as_code, list_names, no_such
 from callability.gateway.offline import Inspected, inspect_all, snapshot
 from callability.gateway.tools.decisions import Commands, phrases
 from callability.gateway.upstream import UpstreamTool
@@ -41,8 +48,7 @@ def verify_listed(files: GatewayFiles, server: str, tool: str, *, offline: bool)
 def known_tool(tools: Mapping[str, UpstreamTool], server: str, tool: str) -> str:
     """Return the name of a tool if a server lists it, or exit with code 2."""
     if tool not in tools:
-        hint = did_you_mean(tool, tools)
-        leave(f"server {as_code(server)} lists no tool {as_code(tool)}" + (f" ({hint})" if hint else ""), 2)
+        leave(no_such(f"server {as_code(server)} lists no tool", tool, tools), 2)
     return tool
 
 
@@ -119,9 +125,8 @@ def inventory(
         leave(f"`{output}` is named as a table, and what is written is JSON: wanted another name, such as `.json`", 2)
     log_to_standard_error(LogLevel.ERROR)
     files = sound_files(config, approvals)
-    if agent and agent not in files.config.agents:
-        hint = did_you_mean(agent, files.config.agents)
-        leave(f"the config has no agent {as_code(agent)}" + (f" ({hint})" if hint else ""), 2)
+    if agent:
+        known_agent(files.config, agent)
     failures: list[str] = []
 
     def report(server: str, failure: str) -> None:

@@ -8,17 +8,25 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 from urllib.parse import urlsplit
 
 import typer
 
-from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_edit, sound_config
+from callability.cli.gateway_files import (
+    ConfigOption,
+    change_file,
+    known_agent,
+    known_server,
+    record_edit,
+    refusing_edits,
+    sound_config,
+)
 from callability.cli.options import JsonOption, leave, refuse
 from callability.cli.terminal import escape
-from callability.contract.finding import Severity, as_code, did_you_mean, list_names
+from callability.contract.finding import Severity, as_code, list_names, no_such
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, replace, turn, without
 from callability.files.spelling import Tree
@@ -68,7 +76,7 @@ def add(
     if bool(command) == bool(url):
         leave("give either `--url`, or a command behind `--`", 2)
     for each in agent or ():
-        _known_agent(read, each)
+        known_agent(read, each)
     entry: dict[str, Any] = {"command": command[0], "args": command[1:]} if command else {"url": url}
     entry |= {"env": dict(map(_variable, env))} if env else {}
     entry |= {"headers": dict(map(_header, header))} if header else {}
@@ -205,8 +213,7 @@ def _verify_names(read: Config, server: str, tools: Sequence[str]) -> None:
     known = {*seen, *load_approvals(approvals).tools(server), *read.server(server).listed_tools}
     unknown = [tool for tool in dict.fromkeys(tools) if tool not in known]
     if unknown and seen:
-        hint = did_you_mean(unknown[0], seen)
-        leave(f"server {as_code(server)} lists no tool {as_code(unknown[0])}" + (f" ({hint})" if hint else ""), 2)
+        leave(no_such(f"server {as_code(server)} lists no tool", unknown[0], seen), 2)
     if unknown:
         why = "no gateway has connected the server with this config"
         typer.echo(f"not verified: whether server {as_code(server)} has {list_names(unknown)} ({why})", err=True)
@@ -233,12 +240,6 @@ def _rows(read: Config, name: str, entry: ServerConfig | CatalogEntry) -> Mappin
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _known_agent(read: Config, agent: str) -> None:
-    if agent not in read.agents:
-        hint = did_you_mean(agent, read.agents)
-        leave(f"the config has no agent {as_code(agent)}" + (f" ({hint})" if hint else ""), 2)
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -308,15 +309,8 @@ def _remove_secrets_of(config: Path, name: str, entry: dict[str, Any], secrets: 
         )
 
 
-def _rewrite(config: Path, edit: Any) -> None:
+def _rewrite(config: Path, edit: Callable[[bytes], bytes]) -> None:
     """Put an edited config in the place of one, or exit with code 1."""
     target = config.resolve()
-    try:
-        with turn(target.parent):
-            replace(target, edit(document.read_bytes(target, str(config))))
-    except document.Refused as refused:
-        refuse(refused.findings, "nothing was changed")
-    except EditRefused as refused:
-        leave(str(refused), 1)
-    except OSError as error:
-        leave(f"`{escape(str(config))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+    with refusing_edits(config), turn(target.parent):
+        replace(target, edit(document.read_bytes(target, str(config))))

@@ -122,6 +122,12 @@ def did_you_mean(found: str, wanted: Iterable[str]) -> str:
     return f"one of {list_names(names)}" if 0 < len(names) <= 12 else ""
 
 
+def no_such(sentence: str, name: str, names: Iterable[str]) -> str:
+    """Return a sentence that ends with a name that nothing has, and the hint which of the names it might be."""
+    hint = did_you_mean(name, names)
+    return f"{sentence} {as_code(name)}" + (f" ({hint})" if hint else "")
+
+
 def list_names(names: Iterable[str]) -> str:
     """Return names in backticks, joined by commas: the first 20, and how many more there are."""
     every = tuple(names)

@@ -26,7 +26,7 @@ from typing import Any
 
 from callability import __version__
 from callability.client import PolicyUnavailable
-from callability.contract.finding import as_code, did_you_mean
+from callability.contract.finding import as_code, no_such
 from callability.contract.vocabulary import MAX_BYTES, byte_length
 from callability.gateway.agents import AgentRouter
 from callability.gateway.config.config import socket_directories
@@ -233,8 +233,8 @@ class _Answers:
         found = self._router.gateway_named(name) if isinstance(name, str) else None
         if found is None:
             files = self._router.files()
-            hint = did_you_mean(str(name), files.config.agents if files.config else ())
-            raise _NoAnswer(f"the config has no agent {as_code(str(name))}" + (f" ({hint})" if hint else ""))
+            agents = files.config.agents if files.config else ()
+            raise _NoAnswer(no_such("the config has no agent", str(name), agents))
         return found
 
 

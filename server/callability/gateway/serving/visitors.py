@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.stdio import stdio_server
 
 from callability.connect.joining import PROTOCOL, peer_process, peer_user
-from callability.contract.finding import as_code, did_you_mean
+from callability.contract.finding import as_code, no_such
 from callability.gateway.config.model import MAX_REQUEST_BYTES
 from callability.gateway.people.overview import RecentChanges
 from callability.gateway.people.page_application import NoTerminal
@@ -146,8 +146,7 @@ class Visitors:
         if wish not in {"agent", "page"}:
             raise Declined(f"{as_code(wish)} is not known: a process joins as an agent, or opens the page")
         if wish == "agent" and name and name not in self._router.tools:
-            hint = did_you_mean(name, filter(None, self._router.tools))
-            raise Declined(f"the config has no agent {as_code(name)}" + (f" ({hint})" if hint else ""))
+            raise Declined(no_such("the config has no agent", name, filter(None, self._router.tools)))
         return wish, name
 
     async def _serve_agent(self, agent: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
