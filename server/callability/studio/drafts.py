@@ -1,8 +1,15 @@
-"""Analysing a draft: its findings, tables and verdicts, and what it changes in the saved policy."""
+"""Analysing a draft: its findings, tables and verdicts, and what it changes in the saved policy.
+
+As a program, it is the child process that analyses a draft; it can be killed at any time. It is given the directory of
+the policy, reads tasks from standard input and writes answers to standard output, each one line of JSON, and ends with
+its input. Before an answer it may write lines about its progress.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePath
+from threading import Lock
+from typing import Any
 
 from callability.adapter import NEUTRAL, rejection
 from callability.compiler.bundle_writing import compile_rule_set, with_size
@@ -30,6 +39,7 @@ from callability.kernel.path import Path as PathToCallable
 from callability.kernel.path import explain, remaining_path, retry_of, sentences
 from callability.kernel.results import path_message
 from callability.kernel.rule_set import RuleSet as CompiledRuleSet
+from callability.process.limits import limit_this_process
 from callability.studio.policy_files import SavedFile, other_files
 from callability.v1.callability_service_pb2 import CheckToolResponse
 from callability.v1.verdict_pb2 import ToolStatus, ToolVerdict, ToolWords
@@ -430,3 +440,45 @@ def _change(change: PolicyChange) -> Plain:
         "conditions": len(result["where"]),
         "words_only": change.words_only,
     }
+
+
+def main() -> None:
+    """Answer tasks until there are no more."""
+    limit_this_process()
+    analysis = DraftAnalysis(Path(sys.argv[1]))
+    for line in sys.stdin:
+        print(json.dumps(_answer(analysis, json.loads(line))), flush=True)
+
+
+class Progress:
+    """Writes how many of how many witnesses the rules engine has decided, as lines before the answer."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._decided = self._of = 0
+
+    def __call__(self, decided: int, of: int) -> None:
+        """Add what was decided, and what there is to decide. Threads may call it at a time."""
+        with self._lock:
+            self._decided += decided
+            self._of += of
+            print(json.dumps({"progress": [self._decided, self._of]}), flush=True)
+
+
+def _answer(analysis: DraftAnalysis, task: dict[str, Any]) -> dict[str, Any]:
+    match task:
+        case {"do": "check", "saved": saved, "texts": texts}:
+            return analysis.check(saved, texts)
+        case {"do": "confirm"}:
+            return analysis.confirm(Progress())
+        case {"do": "table", "question": question, "facts": facts}:
+            return analysis.table(question, facts)
+        case {"do": "decide", "question": question, "facts": facts, "changed": changed, "row": row}:
+            return analysis.decide(question, facts, changed, row=row)
+        case {"do": "difference"}:
+            return analysis.difference()
+    raise ValueError(f"no task: {task}")
+
+
+if __name__ == "__main__":
+    main()

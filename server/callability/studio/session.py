@@ -11,7 +11,7 @@ from pathlib import Path
 
 from callability.compiler.table import Plain
 from callability.process.child import command, end_group
-from callability.studio import analysis_process
+from callability.studio import drafts
 from callability.studio.policy_files import Failed, NotChecked, Superseded, TooSlow
 
 SECONDS = 60.0
@@ -129,7 +129,7 @@ class DraftSession:
         return line
 
     async def _start(self) -> Process:
-        studying = command(analysis_process.__name__, str(self._directory))
+        studying = command(drafts.__name__, str(self._directory))
         return await asyncio.create_subprocess_exec(
             *studying, stdin=PIPE, stdout=PIPE, limit=_MAX_ANSWER, start_new_session=True
         )
