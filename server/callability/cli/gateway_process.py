@@ -34,6 +34,7 @@ from callability.gateway.serving.lifecycle import OutputLost, run
 from callability.gateway.serving.listening import HttpPort, UserSocket
 from callability.kernel.conditions import SEMANTICS
 from callability.process.address import AddressRefused
+from callability.process.background import end_tasks, in_background
 from callability.process.metrics import expose
 from callability.process.uvicorn_server import StopSignals
 from callability.records.format import By
@@ -158,14 +159,15 @@ async def connected_options(
         if options.shadow and candidate:
             # What compares verdicts and follows policies is imported where one is followed.
             from callability.files.policy_origin import origin_at  # noqa: PLC0415
-            from callability.service.edits import follow_edits, shadow_edits  # noqa: PLC0415
+            from callability.service.edits import shadow_edits  # noqa: PLC0415
 
-            await stack.enter_async_context(follow_edits(shadow_edits(options.shadow, origin_at(candidate))))
+            edits = shadow_edits(options.shadow, origin_at(candidate))
+            await stack.enter_async_context(in_background(edits.follow()))
         beginning = _Beginning(stack, options, directory, service)
         with expose(metrics.registry, metrics_address):
             if of_policy is None and service is None and not config.strict_labels:
                 task = asyncio.create_task(beginning.load_after_an_answer(), name="loading the policy")
-                stack.push_async_callback(_end, task)
+                stack.push_async_callback(end_tasks, task)
                 yield replace(options, beginning=task)
             else:
                 await (beginning.load() if of_policy is None and service is None else beginning.begin(of_policy))
@@ -214,8 +216,6 @@ class _Beginning:
         """
         options, labels = self._options, self._options.labels
         assert labels is not None
-        from callability.service.edits import follow_edits  # noqa: PLC0415
-
         own = None
         if of_policy:
             from callability.cli.own_policy import OwnPolicy  # noqa: PLC0415
@@ -230,12 +230,9 @@ class _Beginning:
             options.policy.note_revision = labels.note_revision
         options.policy.begin(client)
         await labels.start(options.config)
-        await self._stack.enter_async_context(follow_edits(_edits(options, own, self._directory, of_policy)))
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        edits = _edits(options, own, self._directory, of_policy)
+        if edits is not None:
+            await self._stack.enter_async_context(in_background(edits.follow()))
 
 
 def _shadow(metrics: Metrics, recorder: Recorder | None) -> Shadow:

@@ -23,13 +23,14 @@ from callability.files.certificates import CertificateRefused
 from callability.files.policy_origin import PolicyOrigin, origin_at
 from callability.otel.traces import NoTraces, check_traces, start_traces
 from callability.process.address import AddressRefused, check_listen
+from callability.process.background import in_background
 from callability.process.logs import fields
 from callability.process.metrics import expose
 from callability.records.recorder import RecordOptions
 from callability.records.shadow import Shadow
 from callability.records.writer import Destination, DestinationRefused
 from callability.service.callers import CallersRefused
-from callability.service.edits import Edits, EditSink, ServedEdits, follow_edits, shadow_edits
+from callability.service.edits import Edits, EditSink, ServedEdits, shadow_edits
 from callability.service.guard import raise_descriptor_limit
 from callability.service.server import return_large_blocks
 from callability.service.workers import SERVICE_NAME, Instance, InstanceOptions, LogOptions, Workers
@@ -117,7 +118,8 @@ class Serving:
             async with instance.running():
                 if not self._report_start(instance.address):
                     stopping.set()
-                async with follow_edits(edits), follow_edits(self._candidate(instance.shadow)):
+                followed = (edits, self._candidate(instance.shadow))
+                async with in_background(*(each.follow() for each in followed if each is not None)):
                     await stopping.wait()
         _log.info("stopped")
         hand_over_traces()
@@ -133,7 +135,8 @@ class Serving:
             async with workers.run():
                 if not self._report_start(workers.address):
                     stopping.set()
-                async with follow_edits(self._edits(workers)):
+                edits = self._edits(workers)
+                async with in_background(*([edits.follow()] if edits is not None else [])):
                     await stopping.wait()
         _log.info("stopped")
         _end()

@@ -37,6 +37,18 @@ async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
     try:
         yield
     finally:
-        for each in tasks:
-            each.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
+
+
+def begin_task(work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]], name: str | None = None) -> None:
+    """Do work in a task that is in a set until it ends: an event loop alone does not keep a task."""
+    task = asyncio.create_task(work, name=name)
+    kept.add(task)
+    task.add_done_callback(kept.discard)
+
+
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

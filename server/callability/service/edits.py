@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Protocol
 
 from callability.contract.finding import MAX_FINDINGS, Finding, finding_lines, list_names
@@ -170,17 +169,3 @@ class Edits:
 def _log(level: int, findings: Sequence[Finding]) -> None:
     for each in finding_lines(findings, MAX_LOGGED):
         _logger.log(level, "%s", each)
-
-
-@asynccontextmanager
-async def follow_edits(edits: Edits | None) -> AsyncIterator[None]:
-    """Follow edits inside the context; None if there are none to follow."""
-    if edits is None:
-        yield
-        return
-    following = asyncio.create_task(edits.follow())
-    try:
-        yield
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)

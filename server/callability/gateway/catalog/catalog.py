@@ -40,6 +40,7 @@ from callability.gateway.upstream import (
     witness_nothing,
 )
 from callability.gateway.upstream.authorization import Redirect
+from callability.process.background import begin_task
 from callability.process.logs import fields
 from callability.v1.callability_service_pb2 import (
     ClassifyEnableRequest,
@@ -311,9 +312,7 @@ class Switch:
         )
 
     def _begin(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        task = asyncio.create_task(work, name=f"{what} {self.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        begin_task(work, self._tasks, f"{what} {self.name}")
 
 
 _REACHING = ("command", "args", "env", "env_file", "cwd", "url", "headers", "type", "oauth")
@@ -363,9 +362,7 @@ class Catalog:
             self._switches[name] = switch
         for name, switch in earlier.items():
             if self._switches.get(name) is not switch:
-                task = asyncio.create_task(switch.close(), name=f"closing {name}")
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                begin_task(switch.close(), self._closing, f"closing {name}")
         self._gather()
 
     async def close(self) -> None:

@@ -26,6 +26,7 @@ from callability.client import PolicyUnavailable
 from callability.gateway.people.overview import ACTS, Acts, NotDone, Overview, RecentChanges
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.process.address import listening
+from callability.process.background import end_tasks
 from callability.process.page_guard import ERROR_HANDLERS, NONCE, PageError, PageGuard
 from callability.process.uvicorn_server import UvicornServer
 
@@ -195,8 +196,7 @@ class PeoplePage:
     async def close(self) -> None:
         """Serve the page no more."""
         if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
+            await end_tasks(self._serving)
 
     def _serve(self) -> None:
         listener = listening(f"{_HOST}:0")

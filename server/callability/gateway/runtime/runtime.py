@@ -39,6 +39,7 @@ from callability.gateway.upstream import (
     logged_in_target,
     witness_nothing,
 )
+from callability.process.background import begin_task, end_tasks, in_background
 from callability.records.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -143,8 +144,7 @@ class UpstreamPool:
     async def close(self) -> None:
         """Disconnect every server, and return when nothing is left of any."""
         if self._logging is not None:
-            self._logging.cancel()
-            await asyncio.gather(self._logging, return_exceptions=True)
+            await end_tasks(self._logging)
         for member in self._members.values():
             self._close(member)
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -153,9 +153,7 @@ class UpstreamPool:
         if member.supervisor is not None:
             member.supervisor.end()
         member.upstream.disconnect()
-        task = asyncio.create_task(_close_member(member), name=f"closing {member.upstream.name}")
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        begin_task(_close_member(member), self._closing, f"closing {member.upstream.name}")
 
     def _member(self, name: str, server: ServerConfig, config: Config, *, is_wanted: bool) -> _Member:
         stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(name)
@@ -245,14 +243,12 @@ async def open_gateway(options: GatewayOptions) -> AsyncIterator[AgentRouter]:
 
 @asynccontextmanager
 async def opened_runtime(options: GatewayOptions) -> AsyncIterator[GatewayRuntime]:
-    """Do what `opened` does, and yield what keeps the servers and the files."""
+    """Do what `open_gateway` does, and yield what keeps the servers and the files."""
     runtime = GatewayRuntime(options)
-    following = asyncio.create_task(runtime.follow())
     try:
-        yield runtime
+        async with in_background(runtime.follow()):
+            yield runtime
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
         await runtime.close()
 
 
@@ -350,9 +346,7 @@ class GatewayRuntime:
 
     async def close(self) -> None:
         """Disconnect every server."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         if self._options.labels is not None:
             await self._options.labels.close()
         await asyncio.gather(self._pool.close(), self._catalog.close())
@@ -455,9 +449,7 @@ class GatewayRuntime:
         await self.router.list_changed.notify(agents)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        begin_task(work, self._tasks)
 
     def _warn_of_names(self) -> None:
         """Warn of servers and tools that a file names and that are not there, each as soon as that is known."""

@@ -29,6 +29,7 @@ from callability.gateway.config.secrets_file import digest_of_secrets, secrets_b
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.policy_client import GET_SECONDS, PolicyClient
 from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool
+from callability.process.background import end_tasks
 from callability.process.logs import fields
 
 RETRY_SECONDS = 10.0
@@ -110,8 +111,7 @@ class LabelCheck:
     async def close(self) -> None:
         """End a comparison that is under way."""
         if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+            await end_tasks(self._looking)
 
     async def _look(self) -> None:
         while self._wanted.is_set() or self._failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,6 +17,7 @@ from callability.gateway.config import HttpConfig
 from callability.gateway.serving.http_connections import most_connections
 from callability.gateway.serving.mcp_server import SESSION
 from callability.gateway.serving.streams import UNREAD_BYTES
+from callability.process.background import begin_task
 from callability.process.logs import LogInterval
 
 RESERVE = 16
@@ -352,10 +353,8 @@ class HttpSessions:
         if not self._open[agent]:
             del self._open[agent]
 
-    def _begin(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        begin_task(work, self._tasks)
 
 
 def _ending(session: str, scope: Scope) -> Scope:

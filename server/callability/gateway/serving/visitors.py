@@ -21,6 +21,7 @@ from callability.gateway.serving.listening import UserSocket
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.serving.streams import limit_unread, readable
 from callability.process.address import AddressRefused
+from callability.process.background import begin_task, end_tasks
 
 if TYPE_CHECKING:
     from callability.gateway.people.page_application import PeoplePage
@@ -60,10 +61,7 @@ class Visitors:
             await self._nobody()
             _logger.info("the gateway ends: no agent was connected for %g s", self._idle_seconds)
         finally:
-            accepting.cancel()
-            for visit in self._visits:
-                visit.cancel()
-            await asyncio.gather(accepting, *self._visits, return_exceptions=True)
+            await end_tasks(accepting, *self._visits)
             if self._page is not None:
                 await self._page.close()
 
@@ -84,9 +82,7 @@ class Visitors:
                 _logger.warning("an agent cannot connect: %s", (error.strerror or "error").lower())
                 await asyncio.sleep(1)
                 continue
-            visit = asyncio.create_task(self._welcome(connection), name="visit")
-            self._visits.add(visit)
-            visit.add_done_callback(self._visits.discard)
+            begin_task(self._welcome(connection), self._visits, "visit")
 
     async def _welcome(self, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_REQUEST_BYTES)

@@ -15,6 +15,7 @@ from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamErro
 from callability.gateway.upstream.listing import UpstreamTool, Witness, witness_nothing
 from callability.gateway.upstream.messages import CallDeadline
 from callability.gateway.upstream.target import HttpTarget, Target
+from callability.process.background import begin_task
 
 # Every owner limits the time of its own closing; this limits those that exceed it.
 CLOSE_SECONDS = 8
@@ -144,9 +145,7 @@ class Upstream:
         self._rests_until = asyncio.get_running_loop().time() + self._rest_seconds
         self._opening_started.set()
         self._opening_started = asyncio.Event()
-        owner = asyncio.create_task(self._connection.run(), name=f"upstream {self.name}")
-        self._owners.add(owner)
-        owner.add_done_callback(self._owners.discard)
+        begin_task(self._connection.run(), self._owners, f"upstream {self.name}")
 
     async def wait_until_open(self) -> None:
         """Wait for the opening that is under way.
