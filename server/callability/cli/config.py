@@ -281,7 +281,7 @@ def _open_to_changes(config: Config) -> Iterator[Finding]:
             f" {'its' if one else 'their'} tools without a review (`trust: auto`): {list_names(open_to_any)}"
         )
         hint = "with `trust: first_use`, a tool that changes is locked; with `trust: manual`, a new one is locked too"
-        section = "catalog" if open_to_any[0] in config.catalog else "mcpServers"
+        section = config.section(open_to_any[0])
         yield Finding(config.place(section), "any-change-accepted", sentence, hint, Severity.NOTE)
 
 

@@ -108,7 +108,7 @@ def remove(name: NameArgument, config: ConfigOption) -> None:
     """
     read = sound_config(config)
     known_server(read.names, name)
-    section = "catalog" if name in read.catalog else "mcpServers"
+    section = read.section(name)
 
     def edit(data: bytes) -> bytes:
         for agent, each in read.agents.items():
@@ -132,7 +132,7 @@ def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) 
     """
     read = sound_config(config)
     known_server(read.names, name)
-    section = "catalog" if name in read.catalog else "mcpServers"
+    section = read.section(name)
     rows = _rows(read, name, read.catalog.get(name) or read.servers[name])
     if as_json:
         typer.echo(json.dumps({"name": name, **rows}, indent=2, ensure_ascii=False))
@@ -174,7 +174,7 @@ def allow(
 def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool) -> None:
     read = sound_config(config)
     known_server(read.names, server)
-    section = "catalog" if server in read.catalog else "mcpServers"
+    section = read.section(server)
     entry = read.server(server)
     _verify_names(read, server, tools)
     todo = [tool for tool in dict.fromkeys(tools) if entry.config_denies(tool) is not denied]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from callability.compiler.forms import (
@@ -217,12 +217,16 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
         )
         return (), tuple(form.findings)
     cases = tuple(case for item in items if (case := _case(item, question, form)))
-    names: set[str] = set()
-    for case in cases:
-        if case.name in names:
-            form.find(case.place, "duplicate-test", f"test {as_code(case.name)} is repeated")
-        names.add(case.name)
+    _find_repeated(cases, "test", "duplicate-test", form)
     return cases, tuple(form.findings)
+
+
+def _find_repeated(named: Iterable[Case | Law], what: str, code: str, form: Form) -> None:
+    names: set[str] = set()
+    for each in named:
+        if each.name in names:
+            form.find(each.place, code, f"{what} {as_code(each.name)} is repeated")
+        names.add(each.name)
 
 
 def _case(node: Node, question: Question, form: Form) -> Case | None:
@@ -281,11 +285,7 @@ def read_laws(node: Node, question: Question, form: Form) -> tuple[Law, ...]:
         form.find(node.place, "too-many-laws", f"`laws` has {len(items):,} laws; the maximum is {MAX_LAWS:,}")
         return ()
     laws = tuple(law for item in items if (law := _law(item, question, form)))
-    names: set[str] = set()
-    for law in laws:
-        if law.name in names:
-            form.find(law.place, "duplicate-law", f"law {as_code(law.name)} is repeated")
-        names.add(law.name)
+    _find_repeated(laws, "law", "duplicate-law", form)
     return laws
 
 

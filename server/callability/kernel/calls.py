@@ -15,7 +15,7 @@ from callability.kernel import limits
 from callability.kernel.byte_calls import ByteCalls, Steps
 from callability.kernel.envelope import invalid
 from callability.kernel.facts import enable_facts, load_facts
-from callability.kernel.limits import InvalidRequest
+from callability.kernel.limits import InvalidRequest, finish
 from callability.kernel.path import Trial, explain
 from callability.kernel.policy import LocalPolicy
 from callability.kernel.results import (
@@ -325,16 +325,6 @@ class LocalCalls:
             BundleRefused: the bundle lacks facts that a request can have.
         """
         return pb.ClassifyEnableResponse.FromString(self.encoded.classify_enable(request.SerializeToString()))
-
-
-def finish(steps: Steps) -> bytes:
-    """Go through a long call without giving others a turn, and return its reply."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            reply: bytes = end.value
-            return reply
 
 
 def parse(message: type[Request], data: bytes) -> Request:

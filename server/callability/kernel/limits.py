@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from callability.contract.finding import MAX_FINDINGS
 
@@ -22,6 +23,9 @@ LARGE = 1_048_576
 _WHOLE = slice(None)
 
 
+Result = TypeVar("Result")
+
+
 class MalformedRequest(Exception):
     """The bytes are not the fields of a message."""
 
@@ -34,6 +38,16 @@ class Fields:
     largest: int
     large: tuple[slice, ...] = ()
     """Where the values of the field that is counted separately are, if they have more than `LARGE` bytes."""
+
+
+def finish(steps: Generator[None, None, Result]) -> Result:
+    """Go through long work without giving others a turn, and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
 
 def at_most(data: bytes, field: int, limit: int) -> bool:
@@ -55,13 +69,7 @@ def fields(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Fie
     Raises:
         Malformed: the bytes are not a message.
     """
-    steps = counting(data, limit, apart, part)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as counted:
-            found: Fields = counted.value
-            return found
+    return finish(counting(data, limit, apart, part))
 
 
 def counting(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Generator[None, None, Fields]:

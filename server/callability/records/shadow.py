@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from callability.kernel.calls import EncodedCalls, finish
+from callability.kernel.calls import EncodedCalls
 from callability.kernel.envelope import BundleRefused
-from callability.kernel.limits import InvalidRequest
+from callability.kernel.limits import InvalidRequest, finish
 from callability.kernel.policy import LocalPolicy
 from callability.process.bounded_cache import BoundedCache
 from callability.process.logs import LogInterval

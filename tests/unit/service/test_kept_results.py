@@ -16,8 +16,8 @@ from callability.kernel.byte_calls import (
     ServerOfTools,
     fact_key,
 )
-from callability.kernel.calls import EncodedCalls, finish
-from callability.kernel.limits import LABELS, InvalidName, InvalidRequest, check_labels
+from callability.kernel.calls import EncodedCalls
+from callability.kernel.limits import LABELS, InvalidName, InvalidRequest, check_labels, finish
 from callability.kernel.policy import read
 from callability.process.bounded_cache import BoundedCache
 from callability.v1 import callability_service_pb2 as pb

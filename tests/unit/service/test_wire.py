@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.kernel import limits
-from callability.kernel.calls import EncodedCalls, finish
+from callability.kernel.calls import EncodedCalls
+from callability.kernel.limits import finish
 from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from support.bundles import SHIPPED, bundle_of

@@ -92,6 +92,10 @@ class Config:
         """
         return self.catalog[name].server if name in self.catalog else self.servers[name]
 
+    def section(self, server: str) -> str:
+        """Return the key of the file under which a server is, or would be."""
+        return "catalog" if server in self.catalog else "mcpServers"
+
     def place(self, *keys: str | int) -> Place:
         """Return the place of a value, for example of `"mcpServers", "files", "disabled_tools"`.
 
@@ -109,7 +113,7 @@ class Config:
         found = (name for name in self.names if why and self.server(name).trust == "first_use")
         return in_order(
             Finding(
-                self.place("catalog" if name in self.catalog else "mcpServers", name, "trust"),
+                self.place(self.section(name), name, "trust"),
                 "unrecordable-forms",
                 f"`trust` of server {as_code(name)} is `first_use`, which records its tools in the approvals,"
                 f" but {why}",
@@ -136,7 +140,7 @@ class Config:
         return in_order(self._find_unmatched(server, frozenset(tools)))
 
     def _find_unmatched(self, server: str, tools: frozenset[str]) -> Iterator[Finding]:
-        section = "catalog" if server in self.catalog else "mcpServers"
+        section = self.section(server)
         for key in TOOL_LISTS:
             for index, name in enumerate(getattr(self.server(server), key) or ()):
                 if name not in tools:

@@ -251,7 +251,7 @@ class Overview:
         """Yield the line of the rule that locks a tool, and those that give the facts by which it does."""
         yield self._place_of_rule(response.verdict.rule)
         config = self._runtime.files.config
-        section = "catalog" if server in config.catalog else "mcpServers"
+        section = config.section(server)
         read = {fact.fact: fact.value for trial in response.trials[-1:] for fact in trial.reads}
         if read.get("server.enabled") == "false":
             yield _place(config.place(section, server, "enabled"), "`enabled: false` of the server")

@@ -64,7 +64,7 @@ class FactSources:
         self._known = known
         self._tool = tool
         self._server = known.facts.name
-        self._entry = ("catalog" if self._server in config.catalog else "mcpServers", self._server)
+        self._entry = (config.section(self._server), self._server)
 
     def of(self, fact: str) -> FactSource:
         """Return the source of a fact that rules read."""
@@ -287,7 +287,7 @@ class LockReports:
         server = known.facts.name
         if not known.connected:
             why = f"server {as_code(server)} is not connected, so that its tools are not known"
-            source = FactSource("config", ("catalog" if server in config.catalog else "mcpServers", server))
+            source = FactSource("config", (config.section(server), server))
             return _unknown("not_connected", why, source, self._phrases.about(server)["check_server"])
         near = nearest(tool, (name for name in known.by_name if name.isascii() and name.isprintable()))
         why = f"server {as_code(server)} lists no tool {as_code(tool)}" + (
@@ -336,7 +336,7 @@ class LockReports:
         if upstream is None or upstream.state == "connected" or outcome is None or outcome.error is None:
             return {"connection": state}
         messages = self._loads.messages([server], self._phrases.about(server))
-        section = "catalog" if server in config.catalog else "mcpServers"
+        section = config.section(server)
         state["load"] = {
             "status": str(outcome.status),
             "why": outcome.error,
