@@ -17,6 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from callability import __version__
 from callability.otel import spans
+from callability.otel.traces import NoTraces
 from callability.process import logs
 
 STOP_SECONDS = 3.0
@@ -26,15 +27,11 @@ _SENT = "MCP send "
 _PROTOCOL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
-class TracingRefused(Exception):
-    """The environment asks for something that there is not; the text says what."""
-
-
 class Tracing:
     """The traces of this program, which the global tracer takes part in.
 
     Raises:
-        TracingRefused: a variable has a value that is not supported.
+        NoTraces: a variable has a value that is not supported.
     """
 
     def __init__(self, program: str) -> None:
@@ -114,13 +111,13 @@ def exporter_class() -> Callable[[], SpanExporter] | None:
     """Return what makes the exporter that the environment asks for; None if it wants none.
 
     Raises:
-        TracingRefused: a variable has a value that is not supported.
+        NoTraces: a variable has a value that is not supported.
     """
     wanted = os.environ.get("OTEL_TRACES_EXPORTER") or "otlp"
     if wanted == "none":
         return None
     if wanted != "otlp":
-        raise TracingRefused(f"`$OTEL_TRACES_EXPORTER` must be `otlp` or `none`, and is `{wanted}`")
+        raise NoTraces(f"`$OTEL_TRACES_EXPORTER` must be `otlp` or `none`, and is `{wanted}`")
     name = next((each for each in _PROTOCOL_VARIABLES if os.environ.get(each)), None)
     protocol = os.environ[name] if name else "grpc"
     if protocol == "grpc":
@@ -131,4 +128,4 @@ def exporter_class() -> Callable[[], SpanExporter] | None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as ByHttp  # noqa: PLC0415
 
         return ByHttp
-    raise TracingRefused(f"`${name}` must be `grpc` or `http/protobuf`, and is `{protocol}`")
+    raise NoTraces(f"`${name}` must be `grpc` or `http/protobuf`, and is `{protocol}`")
