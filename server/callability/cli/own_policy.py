@@ -25,7 +25,6 @@ from callability.kernel.calls import UNOBSERVED, description
 from callability.kernel.policy import CheckedPolicy, LocalPolicy, read
 from callability.kernel.results import Counted, EncodedResult, EncodedServerResults, Gap, Observer
 from callability.kernel.rule_set import RuleSet
-from callability.records.format import Change
 from callability.records.recorder import Recorder
 from callability.service.calls import RejectedEdit
 from callability.service.edits import EditReports
@@ -155,8 +154,7 @@ class OwnPolicy:
 
     def __init__(self, loaded: Loaded, metrics: PolicyMetrics, recorder: Recorder | None = None) -> None:
         self._given = GivenPolicy(lambda revision: _Locked(Gaps(revision, metrics)))
-        self._reports = EditReports(metrics)
-        self._recorder = recorder
+        self._reports = EditReports(metrics, recorder)
         self.replaced: Callable[[], None] = lambda: None
         """Called when an edit was applied."""
         self.is_broken = False
@@ -177,18 +175,13 @@ class OwnPolicy:
         """
         before = self._policy.revision
         self._policy = await asyncio.to_thread(self._give, checked)
-        if self._recorder is not None:
-            self._recorder.record_change(Change.POLICY, applied=True, before=before, after=self._policy.revision)
         self.is_broken = False
-        self._reports.report_applied(self._policy, checked)
+        self._reports.report_applied(self._policy, checked, before)
         self.replaced()
 
     async def report_rejected(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""
         self.is_broken = True
-        if self._recorder is not None:
-            before = self._policy.revision
-            self._recorder.record_change(Change.POLICY, applied=False, before=before, after=rejected.revision)
         self._reports.report_rejected(rejected, self._policy.revision)
 
     def _give(self, checked: CheckedPolicy) -> LocalPolicy:

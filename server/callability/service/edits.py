@@ -15,6 +15,7 @@ from callability.files.watching import looks
 from callability.kernel.policy import CheckedPolicy, LocalPolicy, read
 from callability.process.logs import fields
 from callability.records.format import Change
+from callability.records.recorder import Recorder
 from callability.records.shadow import Shadow
 from callability.service.calls import CallabilityCalls, RejectedEdit, ServedPolicy
 from callability.service.metrics import PolicyMetrics
@@ -35,13 +36,16 @@ class EditSink(Protocol):
 
 
 class EditReports:
-    """Reports edits by the log and by metrics."""
+    """Reports edits by the log, by metrics and by records, if there are any."""
 
-    def __init__(self, metrics: PolicyMetrics) -> None:
+    def __init__(self, metrics: PolicyMetrics, recorder: Recorder | None) -> None:
         self._metrics = metrics
+        self._recorder = recorder
 
-    def report_applied(self, policy: LocalPolicy, checked: CheckedPolicy) -> None:
-        """Report that the policy of an edit decides from now on."""
+    def report_applied(self, policy: LocalPolicy, checked: CheckedPolicy, before: str) -> None:
+        """Report that the policy of an edit decides from now on, after that of the revision `before`."""
+        if self._recorder is not None:
+            self._recorder.record_change(Change.POLICY, applied=True, before=before, after=policy.revision)
         _log(logging.WARNING, checked.findings)
         _logger.info(
             "the edit of the policy is applied: revision %s decides, proved by %s",
@@ -53,6 +57,8 @@ class EditReports:
 
     def report_rejected(self, rejected: RejectedEdit, decides: str) -> None:
         """Report that an edit was rejected, and which revision decides."""
+        if self._recorder is not None:
+            self._recorder.record_change(Change.POLICY, applied=False, before=decides, after=rejected.revision)
         _log(logging.ERROR, rejected.findings)
         words = "the edit of the policy is refused: revision %s still decides"
         _logger.error(words, decides, extra=fields(revision=decides))
@@ -65,30 +71,18 @@ class ServedEdits:
     def __init__(self, served: ServedPolicy, metrics: PolicyMetrics) -> None:
         self._served = served
         self._metrics = metrics
-        self._reports = EditReports(metrics)
+        self._reports = EditReports(metrics, served.recorder)
 
     async def accept(self, checked: CheckedPolicy) -> None:
-        """Apply an edit that was accepted."""
-        self.apply(await asyncio.to_thread(CallabilityCalls, checked, self._metrics), checked)
-
-    async def report_rejected(self, rejected: RejectedEdit) -> None:
-        """Report an edit that was rejected, or could not be checked."""
-        self.reject(rejected)
-
-    def apply(self, calls: CallabilityCalls, checked: CheckedPolicy) -> None:
-        """Decide by an edit from now on."""
+        """Decide by an edit that was accepted from now on."""
+        calls = await asyncio.to_thread(CallabilityCalls, checked, self._metrics)
         before = self._served.calls.revision
         self._served.replace(calls)
-        if self._served.recorder is not None:
-            self._served.recorder.record_change(Change.POLICY, applied=True, before=before, after=calls.revision)
-        self._reports.report_applied(calls.policy, checked)
+        self._reports.report_applied(calls.policy, checked, before)
 
-    def reject(self, rejected: RejectedEdit) -> None:
-        """Keep the policy, and report why."""
+    async def report_rejected(self, rejected: RejectedEdit) -> None:
+        """Keep the policy, and report why the edit was rejected, or could not be checked."""
         self._served.rejected = rejected
-        if self._served.recorder is not None:
-            before = self._served.calls.revision
-            self._served.recorder.record_change(Change.POLICY, applied=False, before=before, after=rejected.revision)
         self._reports.report_rejected(rejected, self._served.calls.revision)
 
 
