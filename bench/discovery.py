@@ -27,7 +27,7 @@ from callability.gateway.loading import Loads
 from callability.gateway.meaning import Indexes
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.tool_index import SearchDocument, ToolIndex
-from callability.gateway.tools.decisions import Decisions, phrases
+from callability.gateway.tools.decisions import AgentView, Decisions, phrases
 from callability.gateway.tools.discovery import Discovery
 from callability.gateway.upstream import Upstream
 from callability.gateway.upstream.listing import upstream_tool
@@ -145,7 +145,7 @@ class _Gateway:
         self._inventory = GatewayInventory(self._config, approvals, self._upstreams, self._inventory)
         decisions = Decisions(self._policy, judgements=self._judgements)
         commands = phrases(Path("mcp_config.json"), None)
-        return Discovery(self._inventory, decisions, commands, Loads(), self._indexes)
+        return Discovery(AgentView("", self._inventory, decisions, commands, Loads()), self._indexes)
 
 
 def _pending(records: Mapping[str, Mapping[str, ApprovalRecord]]) -> list[tuple[str, str]]:

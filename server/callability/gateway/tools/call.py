@@ -13,10 +13,9 @@ from mcp_types import CallToolResult
 from callability.adapter import InvalidArgument, Phrases, error_result, rejection, unknown_tool
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, byte_length
 from callability.gateway.call_records import note_unknown, record_call
-from callability.gateway.inventory import GatewayInventory, KnownServer
-from callability.gateway.loading import Loads
+from callability.gateway.inventory import KnownServer
 from callability.gateway.observability import Metrics, log_call
-from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
+from callability.gateway.tools.decisions import AgentView, Result, refuse_undeclared, text_of
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
 from callability.records.recorder import Recorder
 from callability.v1.callability_service_pb2 import CheckToolResponse
@@ -41,11 +40,7 @@ class ToolCalls:
 
     def __init__(
         self,
-        agent: str,
-        inventory: GatewayInventory,
-        decisions: Decisions,
-        phrases: Commands,
-        loads: Loads,
+        view: AgentView,
         metrics: Metrics,
         latest: Callable[[], ToolCalls] | None = None,
         recorder: Recorder | None = None,
@@ -54,11 +49,7 @@ class ToolCalls:
         self._latest = latest or (lambda: self)
         """Returns what currently calls tools for the agent: another object after an edit."""
         self._metrics = metrics
-        self._agent = agent
-        self._inventory = inventory
-        self._decisions = decisions
-        self._phrases = phrases
-        self._loads = loads
+        self._view = view
         self._recorder = recorder
         self._shadow = shadow
 
@@ -81,11 +72,11 @@ class ToolCalls:
         if given is not None and not isinstance(given, dict):
             raise InvalidArgument("`arguments` must be an object")
         server, colon, tool = name.partition(":")
-        if not colon or not tool or server not in self._inventory.servers:
+        if not colon or not tool or server not in self._view.inventory.servers:
             names = (server, tool) if colon else ("", name)
-            return await record_call(self._recorder, self._agent, *names, self._unknown(name))
-        answering = log_call(self._agent, server, tool, self._call(server, tool, given, meta, progress))
-        return await record_call(self._recorder, self._agent, server, tool, answering, self._shadow)
+            return await record_call(self._recorder, self._view.agent, *names, self._unknown(name))
+        answering = log_call(self._view.agent, server, tool, self._call(server, tool, given, meta, progress))
+        return await record_call(self._recorder, self._view.agent, server, tool, answering, self._shadow)
 
     async def expected_answer(self, server: str, tool: str) -> Result | None:
         """Return what a call would be answered now, without calling or opening anything; None if it would be sent.
@@ -93,9 +84,9 @@ class ToolCalls:
         Raises:
             PolicyUnavailable: the service gave no answer.
         """
-        if server not in self._inventory.servers:
+        if server not in self._view.inventory.servers:
             return await self._unknown(f"{server}:{tool}")
-        upstream, known = self._inventory.upstream(server), self._inventory.known(server)
+        upstream, known = self._view.inventory.upstream(server), self._view.inventory.known(server)
         is_known = byte_length(tool) <= MAX_BYTES if upstream is None else tool in known.by_name
         if not is_known and known.connected:
             return await self._unknown(f"{server}:{tool}")
@@ -122,7 +113,7 @@ class ToolCalls:
             if latest is calls:
                 return await calls._send_where_allowed(server, tool, allowed, given, meta, progress)
             calls = latest
-        edited = error_result(KEEPS_CHANGING) if server in calls._inventory.servers else None
+        edited = error_result(KEEPS_CHANGING) if server in calls._view.inventory.servers else None
         return await calls._send_where_allowed(server, tool, edited, given, meta, progress)
 
     async def _send_where_allowed(
@@ -140,7 +131,7 @@ class ToolCalls:
         if isinstance(allowed, dict):
             if status := (allowed.get("structuredContent") or {}).get("status"):
                 self._metrics.count_rejection(str(status))
-                self._metrics.refused_calls.count(self._agent, server, tool, str(status))
+                self._metrics.refused_calls.count(self._view.agent, server, tool, str(status))
             return allowed
         upstream, connection = allowed
         try:
@@ -185,14 +176,14 @@ class ToolCalls:
         again = self._again(server)
         if again or not failure.is_denial:
             return again
-        upstream = self._inventory.upstream(server) if server in self._inventory.servers else None
+        upstream = self._view.inventory.upstream(server) if server in self._view.inventory.servers else None
         if upstream is not None and upstream.has_consent:
             return f" {_CONSENT_AGAIN}"
-        return f" Access denied. Only the operator can {self._phrases.about(server)['grant_access']}."
+        return f" Access denied. Only the operator can {self._view.phrases.about(server)['grant_access']}."
 
     def _again(self, server: str) -> str:
         """Return how to reconnect a server of the catalog that lost its connection: a call connects none (E-4)."""
-        upstream = self._inventory.upstream(server) if self._inventory.is_joined(server) else None
+        upstream = self._view.inventory.upstream(server) if self._view.inventory.is_joined(server) else None
         lost = upstream is not None and upstream.state == "failed"
         return " Connect it again with `enable_server`." if lost else ""
 
@@ -205,9 +196,9 @@ class ToolCalls:
             UpstreamError: the server does not list its tools in time.
             PolicyUnavailable: the service gave no answer.
         """
-        if server not in self._inventory.servers:
+        if server not in self._view.inventory.servers:
             return None
-        upstream = self._inventory.upstream(server)
+        upstream = self._view.inventory.upstream(server)
         if upstream is not None and await self._needs_list(server, tool):
             try:
                 await upstream.wait_until_open()
@@ -230,9 +221,9 @@ class ToolCalls:
             PolicyUnavailable: the service gave no answer.
         """
         for _ in range(LOOKS):
-            if server not in self._inventory.servers:
+            if server not in self._view.inventory.servers:
                 return None
-            known = self._inventory.known(server)
+            known = self._view.inventory.known(server)
             exists = byte_length(tool) <= MAX_BYTES if upstream is None else tool in known.by_name
             if not exists:
                 return None
@@ -254,8 +245,8 @@ class ToolCalls:
 
     def _is_current(self, known: KnownServer) -> bool:
         """Return whether a server is connected, and what is known of it has not changed."""
-        server = known.facts.name
-        return known.connected and server in self._inventory.servers and self._inventory.known(server) is known
+        inventory, server = self._view.inventory, known.facts.name
+        return known.connected and server in inventory.servers and inventory.known(server) is known
 
     async def _reject(self, known: KnownServer, tool: str) -> Result | None:
         """Return the rejection of a call, or None if the policy lets it through.
@@ -263,7 +254,7 @@ class ToolCalls:
         Raises:
             PolicyUnavailable: the service gave no answer.
         """
-        response = await self._decisions.check(known, tool)
+        response = await self._view.decisions.check(known, tool)
         about = await self._about(known, tool, response)
         refusal = known.facts.refusals.get(tool, "")
         return rejection(response, known.facts.name, tool, phrases=about, refusal=refusal, facts_from_config=True)
@@ -276,12 +267,12 @@ class ToolCalls:
         Raises:
             PolicyUnavailable: the service gave no answer.
         """
-        known = self._inventory.known(server)
+        known = self._view.inventory.known(server)
         if tool not in known.by_name:
             return True
         if known.connected or known.by_name[tool] is not None:
             return False
-        response = await self._decisions.check(known, tool)
+        response = await self._view.decisions.check(known, tool)
         return any(fact.startswith("annotations.") for fact in response.verdict.unread)
 
     async def _about(self, known: KnownServer, tool: str, response: CheckToolResponse) -> Phrases:
@@ -293,9 +284,9 @@ class ToolCalls:
         server = known.facts.name
         remaining = {change.action for step in response.remaining.steps for change in step.changes}
         if f"{{{EDIT_LABELS.name}}}" not in response.words.rejection and EDIT_LABELS.name not in remaining:
-            return self._phrases.about(server, tool)
-        labels = await self._decisions.labels_that_lift(known, tool)
-        return self._phrases.about(server, tool, labels=labels, agent=self._agent)
+            return self._view.phrases.about(server, tool)
+        labels = await self._view.decisions.labels_that_lift(known, tool)
+        return self._view.phrases.about(server, tool, labels=labels, agent=self._view.agent)
 
     async def _settle(self, upstream: Upstream) -> None:
         """Read the changes of the tools that the server announced.
@@ -312,12 +303,12 @@ class ToolCalls:
 
     async def _not_connected(self, error: UpstreamError, server: str, state: str) -> Result:
         """Return the answer to a call on a server that could not be opened: why, and who can do something (L-7)."""
-        await self._loads.classified_soon(server)
-        messages = self._loads.messages([server], self._phrases.about(server)).values()
+        await self._view.loads.classified_soon(server)
+        messages = self._view.loads.messages([server], self._view.phrases.about(server)).values()
         why = " ".join(messages) or f"It {error.failure.words}.{self._again(server)}"
         return error_result(f"Not done: server `{server}` {state}{NOT_SENT}. {why}")
 
     async def _unknown(self, name: str) -> Result:
-        note_unknown(hidden=self._inventory.hides(name.partition(":")[0]))
-        judgement = await self._decisions.judge(self._inventory.known_servers().values())
+        note_unknown(hidden=self._view.inventory.hides(name.partition(":")[0]))
+        judgement = await self._view.decisions.judge(self._view.inventory.known_servers().values())
         return unknown_tool(name, (tool.name for tool in judgement.callable))

@@ -23,11 +23,9 @@ from callability.gateway.catalog import (
     Switch,
     SwitchState,
 )
-from callability.gateway.inventory import GatewayInventory
-from callability.gateway.loading import Loads
 from callability.gateway.meaning import Indexes
 from callability.gateway.tool_index import SearchDocument
-from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
+from callability.gateway.tools.decisions import AgentView, Result, refuse_undeclared, text_of
 from callability.gateway.upstream import UpstreamError
 
 
@@ -74,25 +72,19 @@ class CatalogTools:
     def __init__(
         self,
         catalog: Catalog,
-        inventory: GatewayInventory,
-        decisions: Decisions,
-        phrases: Commands,
-        loads: Loads,
+        view: AgentView,
         latest: Callable[[], CatalogTools | None],
     ) -> None:
         self._latest = latest
         """Returns what currently answers the agent: another object after an edit."""
         self._catalog = catalog
-        self._loads = loads
-        self._inventory = inventory
-        self._decisions = decisions
-        self._phrases = phrases
+        self._view = view
         self._indexes = Indexes()
 
     @property
     def switches(self) -> dict[str, Switch]:
         """The switches of the servers that the agent may see, by name."""
-        return {name: switch for name, switch in self._catalog.switches.items() if self._inventory.sees(name)}
+        return {name: switch for name, switch in self._catalog.switches.items() if self._view.inventory.sees(name)}
 
     async def enable_server(
         self, arguments: Mapping[str, Any], dialogs: Dialogs, progress: ProgressFnT | None = None
@@ -106,7 +98,7 @@ class CatalogTools:
         refuse_undeclared(arguments, "id")
         name = text_of(arguments, "id")
         switch = self.switches.get(name)
-        if switch is None and name in self._inventory.servers:
+        if switch is None and name in self._view.inventory.servers:
             return await self._owned_by_operator(name)
         if switch is None:
             return await self._result(name, EnableOutcome(known=False))
@@ -162,7 +154,7 @@ class CatalogTools:
 
     async def _owned_by_operator(self, name: str) -> Result:
         """Return the state of a server of `mcpServers`: only its owner enables it, and no agent connects it (E-10)."""
-        upstream, phrases = self._inventory.upstream(name), self._phrases.about(name)
+        upstream, phrases = self._view.inventory.upstream(name), self._view.phrases.about(name)
         if upstream is None:
             return error_result(
                 f"Not done: server {as_code(name)} is disabled in the gateway's config, and no agent can enable it. Ask"
@@ -173,11 +165,11 @@ class CatalogTools:
             await upstream.wait_until_open()
         if upstream.state == "connected":
             facts = EnableOutcome(was_connected=True).facts(callable_tools=True)
-            response = await self._decisions.enable(name, facts)
+            response = await self._view.decisions.enable(name, facts)
             if upstream.state == "connected":
                 return enable_result(response, name, phrases=phrases)
-        await self._loads.classified_soon(name)
-        messages = " ".join(self._loads.messages([name], phrases).values())
+        await self._view.loads.classified_soon(name)
+        messages = " ".join(self._view.loads.messages([name], phrases).values())
         why = messages or f"It {upstream.last_failure.words if upstream.last_failure else 'is being connected again'}."
         return error_result(
             f"Not done: server {as_code(name)} is not connected. The gateway itself connects it, not `enable_server`."
@@ -188,13 +180,13 @@ class CatalogTools:
         """Return what the agent reads; a connection that has ended meanwhile is not called one (E-9)."""
         locks: dict[str, str] | None = None
         callable_tools = True
-        phrases = self._phrases.about(name)
+        phrases = self._view.phrases.about(name)
         outcome = self._current(name, outcome)
         if outcome.end is EnableEnd.CONNECTED:
-            judgement = await self._decisions.judge([self._inventory.known(name)])
+            judgement = await self._view.decisions.judge([self._view.inventory.known(name)])
             callable_tools = bool(judgement.callable)
             locks = judgement.remediation(judgement.locked, phrases)
-        response = await self._decisions.enable(name, outcome.facts(callable_tools=callable_tools))
+        response = await self._view.decisions.enable(name, outcome.facts(callable_tools=callable_tools))
         if self._current(name, outcome) is not outcome:
             return await self._result(name, outcome)
         return enable_result(

@@ -16,7 +16,7 @@ from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, NO_LABEL, byte_length, is_plain, unrecordable
 from callability.gateway.call_records import note_decision
 from callability.gateway.config import AgentConfig, is_found_without_option
-from callability.gateway.inventory import KnownServer, agent_message
+from callability.gateway.inventory import GatewayInventory, KnownServer, agent_message
 from callability.gateway.observability import UnreadFacts
 from callability.gateway.policy_client import PolicyClient
 from callability.records.recorder import Recorder
@@ -25,6 +25,7 @@ from callability.v1 import outcome_pb2, verdict_pb2
 from callability.v1.callability_service_pb2 import FactChange
 
 if TYPE_CHECKING:
+    from callability.gateway.loading import Loads
     from callability.records.shadow import Shadow
 
 _SERVER, _TOOL, _AGENT = "SERVER", "TOOL", "AGENT"
@@ -179,6 +180,17 @@ def text_of(arguments: Mapping[str, Any], name: str, *, default: str | None = No
 
 Result = dict[str, Any]
 """An MCP `CallToolResult` as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """What the answers to one agent come from; an agent without a name is empty."""
+
+    agent: str
+    inventory: GatewayInventory
+    decisions: Decisions
+    phrases: Commands
+    loads: Loads
 
 
 class Decisions:

@@ -17,7 +17,7 @@ from callability.gateway.loading import LOADING, LoadOutcome, Loads
 from callability.gateway.meaning import FIRST_BY_WORDS, Indexes, in_turn
 from callability.gateway.observability import FileStatus
 from callability.gateway.tool_index import Hit, SearchDocument, ToolIndex
-from callability.gateway.tools.decisions import Commands, Decisions, Result, refuse_undeclared, text_of
+from callability.gateway.tools.decisions import AgentView, Result, refuse_undeclared, text_of
 from callability.gateway.upstream import Upstream
 from callability.gateway.upstream.failure import few_of
 
@@ -29,19 +29,8 @@ _RESTLESS = (
 class ServerList:
     """Answers for one agent, to which no other servers exist than those that it may see (FR-007)."""
 
-    def __init__(
-        self,
-        inventory: GatewayInventory,
-        decisions: Decisions,
-        phrases: Commands,
-        loads: Loads,
-        file_status: FileStatus,
-        changed_definitions: Callable[[str], int],
-    ) -> None:
-        self._inventory = inventory
-        self._decisions = decisions
-        self._phrases = phrases
-        self._loads = loads
+    def __init__(self, view: AgentView, file_status: FileStatus, changed_definitions: Callable[[str], int]) -> None:
+        self._view = view
         self._file_status = file_status
         self._changed_definitions = changed_definitions
 
@@ -55,7 +44,7 @@ class ServerList:
         operation = text_of(arguments, "operation", default="list")
         if operation not in {"list", "get"}:
             raise InvalidArgument(f"`operation` must be `list` or `get`, and is `{operation[:128]}`")
-        servers = self._inventory.known_servers()
+        servers = self._view.inventory.known_servers()
         if operation == "get":
             name = text_of(arguments, "name")
             if name not in servers:
@@ -65,22 +54,22 @@ class ServerList:
             raise InvalidArgument("`name` goes with the operation `get`")
         answer: dict[str, Any] = {}
         try:
-            counts = await self._decisions.counts(servers.values())
+            counts = await self._view.decisions.counts(servers.values())
         except PolicyUnavailable as error:
             counts, answer["policy"] = {}, f"{error}: there are no counts"
         # One of the catalog may have been switched off meanwhile.
-        there = [server for server in servers if server in self._inventory.servers]
+        there = [server for server in servers if server in self._view.inventory.servers]
         if operation == "get" and not there:
-            return unknown_server(name, self._inventory.servers)
+            return unknown_server(name, self._view.inventory.servers)
         entries = [
-            server_entry(self._inventory, server, counts.get(server), self._loads.outcome(server))
+            server_entry(self._view.inventory, server, counts.get(server), self._view.loads.outcome(server))
             | _note_of_changes(self._changed_definitions(server))
             for server in there
         ]
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
-        messages = self._loads.messages(servers, self._phrases.about_any())
+        messages = self._view.loads.messages(servers, self._view.phrases.about_any())
         said_of = {str(status): said for status, said in messages.items()}
-        if still := self._loads.still_loading(servers):
+        if still := self._view.loads.still_loading(servers):
             said_of = {LOADING: still, **said_of}
         if said_of:
             listed["loading"] = said_of
@@ -162,18 +151,8 @@ _SHORT = 120
 class Discovery:
     """Answers searches for one agent."""
 
-    def __init__(
-        self,
-        inventory: GatewayInventory,
-        decisions: Decisions,
-        phrases: Commands,
-        loads: Loads,
-        indexes: Indexes | None = None,
-    ) -> None:
-        self._inventory = inventory
-        self._decisions = decisions
-        self._phrases = phrases
-        self._loads = loads
+    def __init__(self, view: AgentView, indexes: Indexes | None = None) -> None:
+        self._view = view
         self._indexes = indexes or Indexes()
         self._latest: dict[str, tuple[Judgement, ToolIndex]] = {}
 
@@ -189,12 +168,12 @@ class Discovery:
         whole = _whole(arguments.get("schemas"), query.limit)
         await self._settle()
         # From here on, nothing is read that an upstream could have sent after it was judged.
-        known = self._inventory.known_servers()
+        known = self._view.inventory.known_servers()
         open_servers = [name for name, it in known.items() if it.config.enabled and not it.config.quarantined]
-        not_loaded = tuple(self._loads.messages(open_servers, self._phrases.about_any()).values())
-        if still := self._loads.still_loading(open_servers):
+        not_loaded = tuple(self._view.loads.messages(open_servers, self._view.phrases.about_any()).values())
+        if still := self._view.loads.still_loading(open_servers):
             not_loaded = (still, *not_loaded)
-        judgement = await self._decisions.judge(known.values())
+        judgement = await self._view.decisions.judge(known.values())
         index = await self._index(known, judgement, "callable")
         found = by_words = _names(index.search(query.query, query.limit, only_near=True))
         if self._indexes.by_meaning:
@@ -210,7 +189,7 @@ class Discovery:
             found=found,
             found_locked=found_locked,
             texts=Texts(known),
-            phrases=self._phrases.about_any(),
+            phrases=self._view.phrases.about_any(),
             limit=query.limit,
             include_disabled=query.include_disabled,
             not_loaded=not_loaded,
@@ -224,12 +203,12 @@ class Discovery:
 
     async def _settle(self) -> None:
         """Wait for servers that open for the first time, and a little for those that open or list again."""
-        upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
+        inventory, loads = self._view.inventory, self._view.loads
         waiting = [
-            _settling(upstream, self._loads)
-            for upstream in upstreams
+            _settling(upstream, loads)
+            for upstream in map(inventory.upstream, inventory.servers)
             if upstream
-            and ((not upstream.is_settled and not upstream.is_slow_to_list) or self._loads.is_pending(upstream.name))
+            and ((not upstream.is_settled and not upstream.is_slow_to_list) or loads.is_pending(upstream.name))
         ]
         await asyncio.gather(*waiting)
 

@@ -28,7 +28,7 @@ from callability.gateway.meaning import Indexes
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.tools.call import KEEPS_CHANGING, LOOKS, ToolCalls
 from callability.gateway.tools.catalog_tools import CatalogTools, Dialogs, NoDialogs
-from callability.gateway.tools.decisions import Commands, Decisions, Result
+from callability.gateway.tools.decisions import AgentView, Commands, Decisions, Result
 from callability.gateway.tools.discovery import SCHEMAS, WHOLE, Discovery, ServerList
 from callability.gateway.tools.lock_report import LockReports
 from callability.gateway.tools.preflight import Preflight
@@ -178,19 +178,16 @@ class Gateway:
         loads = loads or Loads()
         self._metrics = metrics
         self._inventory = inventory
-        self._discovery = Discovery(inventory, decisions, phrases, loads, indexes)
-        self._calls = ToolCalls(
-            agent, inventory, decisions, phrases, loads, metrics, lambda: current()._calls, recorder, shadow
-        )
-        self.lock_reports = LockReports(agent, inventory, decisions, self._calls, phrases, loads)
+        view = AgentView(agent, inventory, decisions, phrases, loads)
+        self._discovery = Discovery(view, indexes)
+        self._calls = ToolCalls(view, metrics, lambda: current()._calls, recorder, shadow)
+        self.lock_reports = LockReports(view, self._calls)
         """Why the agent can or cannot call a tool, for people."""
-        self.preflight = Preflight(inventory, decisions, phrases, loads)
+        self.preflight = Preflight(view)
         """Whether tools that the agent needs can be called now."""
-        self._servers = ServerList(inventory, decisions, phrases, loads, file_status, changed_definitions)
+        self._servers = ServerList(view, file_status, changed_definitions)
         self._catalog_tools = (
-            CatalogTools(catalog, inventory, decisions, phrases, loads, lambda: current()._catalog_tools)
-            if catalog is not None
-            else None
+            CatalogTools(catalog, view, lambda: current()._catalog_tools) if catalog is not None else None
         )
 
     @property

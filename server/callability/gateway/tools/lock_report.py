@@ -14,10 +14,9 @@ from callability.contract.finding import as_code, nearest
 from callability.contract.vocabulary import EDIT_LABELS, NO_LABEL
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord
-from callability.gateway.inventory import GatewayInventory, KnownServer
-from callability.gateway.loading import Loads
+from callability.gateway.inventory import KnownServer
 from callability.gateway.tools.call import ToolCalls
-from callability.gateway.tools.decisions import Commands, Decisions
+from callability.gateway.tools.decisions import AgentView
 from callability.gateway.upstream import Upstream
 from callability.process import logs
 from callability.v1 import callability_service_pb2 as pb
@@ -222,21 +221,9 @@ NOBODY = "nobody"
 class LockReports:
     """Reports about tools for one agent, whose name is empty for a caller without one."""
 
-    def __init__(
-        self,
-        agent: str,
-        inventory: GatewayInventory,
-        decisions: Decisions,
-        calls: ToolCalls,
-        phrases: Commands,
-        loads: Loads,
-    ) -> None:
-        self._agent = agent
-        self._inventory = inventory
-        self._decisions = decisions
+    def __init__(self, view: AgentView, calls: ToolCalls) -> None:
+        self._view = view
         self._calls = calls
-        self._phrases = phrases
-        self._loads = loads
 
     async def report(self, config: Config, server: str, tool: str) -> Report:
         """Return what the agent would be answered now, and why; `config` is the one in effect, with every server.
@@ -249,14 +236,14 @@ class LockReports:
         with logs.report():
             answer = await self._calls.expected_answer(server, tool)
         base: Report = {
-            "agent": self._agent,
+            "agent": self._view.agent,
             "server": server,
             "tool": tool,
             "answer": answer["content"][0]["text"] if answer is not None else None,
         }
-        if server not in self._inventory.servers:
+        if server not in self._view.inventory.servers:
             return base | self._out_of_sight(config, server)
-        known, upstream = self._inventory.known(server), self._inventory.upstream(server)
+        known, upstream = self._view.inventory.known(server), self._view.inventory.upstream(server)
         base |= self._state(config, server, upstream)
         if upstream is not None and tool not in known.by_name:
             return base | self._not_listed(config, known, tool)
@@ -273,9 +260,9 @@ class LockReports:
             return _unknown(
                 "no_such_server", why, FactSource("config", ("mcpServers",)), "add the server to the config"
             )
-        if not self._inventory.sees(server):
-            source = FactSource("config", ("agents", self._agent, "servers"))
-            who = f"agent {as_code(self._agent)}"
+        if not self._view.inventory.sees(server):
+            source = FactSource("config", ("agents", self._view.agent, "servers"))
+            who = f"agent {as_code(self._view.agent)}"
             why = f"server {as_code(server)} is out of the scope of {who}: to it, the tool does not exist"
             return _unknown("out_of_scope", why, source, f"add {as_code(server)} to the agent's `servers`")
         why = f"server {as_code(server)} is in the catalog, and nobody has enabled it"
@@ -288,26 +275,26 @@ class LockReports:
         if not known.connected:
             why = f"server {as_code(server)} is not connected, so that its tools are not known"
             source = FactSource("config", (config.section(server), server))
-            return _unknown("not_connected", why, source, self._phrases.about(server)["check_server"])
+            return _unknown("not_connected", why, source, self._view.phrases.about(server)["check_server"])
         near = nearest(tool, (name for name in known.by_name if name.isascii() and name.isprintable()))
         why = f"server {as_code(server)} lists no tool {as_code(tool)}" + (
             f"; did you mean {as_code(near)}?" if near else ""
         )
-        do = f"call a tool that the server lists: {self._phrases.list_tools(server)} shows them"
+        do = f"call a tool that the server lists: {self._view.phrases.list_tools(server)} shows them"
         return _unknown("no_such_tool", why, FactSource("listing"), do, by="none")
 
     async def _report_decision(self, config: Config, known: KnownServer, tool: str) -> Report:
         """Return the report about a tool that the policy decides."""
         try:
-            response = await self._decisions.explain(known, tool)
+            response = await self._view.decisions.explain(known, tool)
         except PolicyUnavailable as error:
             if error.code != "PERMISSION_DENIED":
                 raise
             why = f"{error}: a report needs the right `explain` at the service"
             raise PolicyUnavailable(why, error.code, error.details) from error
         verdict, server = response.verdict, known.facts.name
-        sources = FactSources(config, self._agent, known, tool)
-        phrases = self._phrases.reported_about(server, tool, _label_changes(response), self._agent)
+        sources = FactSources(config, self._view.agent, known, tool)
+        phrases = self._view.phrases.reported_about(server, tool, _label_changes(response), self._view.agent)
         status = status_of(verdict.status)
         return {
             "status": str(status),
@@ -332,10 +319,10 @@ class LockReports:
         """Return the state of a server, why it failed, and who can do something if it is not connected."""
         failure = upstream.failure if upstream else None
         state: Report = {"state": upstream.state if upstream else "disabled", "load": None, "failure": failure}
-        outcome = self._loads.outcome(server)
+        outcome = self._view.loads.outcome(server)
         if upstream is None or upstream.state == "connected" or outcome is None or outcome.error is None:
             return {"connection": state}
-        messages = self._loads.messages([server], self._phrases.about(server))
+        messages = self._view.loads.messages([server], self._view.phrases.about(server))
         section = config.section(server)
         state["load"] = {
             "status": str(outcome.status),

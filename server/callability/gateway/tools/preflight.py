@@ -21,9 +21,8 @@ from callability.process import logs
 from callability.v1.callability_service_pb2 import CheckToolResponse
 
 if TYPE_CHECKING:
-    from callability.gateway.inventory import GatewayInventory, KnownServer
-    from callability.gateway.loading import Loads
-    from callability.gateway.tools.decisions import Commands, Decisions
+    from callability.gateway.inventory import KnownServer
+    from callability.gateway.tools.decisions import AgentView
     from callability.gateway.upstream import Upstream
 
 EXTENSION = "app.mcpproxy/required-tools"
@@ -100,11 +99,8 @@ class RequiredTools:
 class Preflight:
     """Answers for one agent: a tool out of its scope gets the answer of one that does not exist (FR-007)."""
 
-    def __init__(self, inventory: GatewayInventory, decisions: Decisions, phrases: Commands, loads: Loads) -> None:
-        self._inventory = inventory
-        self._decisions = decisions
-        self._phrases = phrases
-        self._loads = loads
+    def __init__(self, view: AgentView) -> None:
+        self._view = view
 
     async def check(self, required: RequiredTools) -> dict[str, Any]:
         """Return the verdict about the tools, and what is to be said about each.
@@ -122,21 +118,21 @@ class Preflight:
 
     async def _check_tool(self, name: str, filters: frozenset[str]) -> dict[str, Any]:
         server, colon, tool = name.partition(":")
-        if colon and tool and server in self._inventory.servers:
+        if colon and tool and server in self._view.inventory.servers:
             return await self._of_server(name, server, tool, filters) or await self._not_found(name)
-        if colon and tool and server in self._phrases.catalog:
+        if colon and tool and server in self._view.phrases.catalog:
             do = f"Call `enable_server` with the id {as_code(server)}."
             return _unavailable(name, "server_disabled", "The server is in the catalog, and not enabled.", do, "enable")
         return await self._not_found(name)
 
     async def _of_server(self, name: str, server: str, tool: str, filters: frozenset[str]) -> dict[str, Any] | None:
         """Return the result for a tool of a server; None if there is no such tool."""
-        upstream, known = self._inventory.upstream(server), self._inventory.known(server)
+        upstream, known = self._view.inventory.upstream(server), self._view.inventory.known(server)
         if upstream is not None and tool not in known.by_name:
             return None if known.connected else self._not_connected(name, server, upstream)
         if byte_length(tool) > MAX_BYTES:
             return None
-        response = await self._decisions.check(known, tool)
+        response = await self._view.decisions.check(known, tool)
         status = status_of(response.verdict.status)
         if status is not ToolStatus.CALLABLE:
             waits = any(fact.startswith("annotations.") for fact in response.verdict.unread)
@@ -149,7 +145,7 @@ class Preflight:
 
     def _describe_lock(self, name: str, known: KnownServer, tool: str, response: CheckToolResponse) -> dict[str, Any]:
         server, status = known.facts.name, status_of(response.verdict.status)
-        phrases = with_declared(self._phrases.about(server, tool), response.words.phrases)
+        phrases = with_declared(self._view.phrases.about(server, tool), response.words.phrases)
         do = fill(response.words.rejection, phrases, {"server": server, "tool": tool})
         if status is ToolStatus.DISABLED_UNKNOWN:
             refusal = known.facts.refusals.get(tool, "")
@@ -161,17 +157,17 @@ class Preflight:
         return _unavailable(name, reason, f"{status}, by policy.", do, action)
 
     def _not_connected(self, name: str, server: str, upstream: Upstream) -> dict[str, Any]:
-        outcome = self._loads.outcome(server)
+        outcome = self._view.loads.outcome(server)
         if outcome is None or outcome.error is None:
             return _unavailable(name, "server_initializing", f"Server {as_code(server)} is not connected yet.")
-        do = " ".join(self._loads.messages([server], self._phrases.about(server)).values())
+        do = " ".join(self._view.loads.messages([server], self._view.phrases.about(server)).values())
         detail = f"Server {as_code(server)} {outcome.error}."
         if outcome.status is LoadStatus.DENIED:
             return _unavailable(name, "oauth_required", detail, do, "login")
         return _unavailable(name, "server_unhealthy", detail, do, "view_logs")
 
     async def _not_found(self, name: str) -> dict[str, Any]:
-        judgement = await self._decisions.judge(self._inventory.known_servers().values())
+        judgement = await self._view.decisions.judge(self._view.inventory.known_servers().values())
         names = sorted({tool.name for tool in judgement.callable})
         # Most agents send names that exist.
         from rapidfuzz import fuzz, process  # noqa: PLC0415
