@@ -38,8 +38,8 @@ from callability.process.background import end_tasks, in_background
 from callability.process.metrics import expose
 from callability.process.uvicorn_server import StopSignals
 from callability.records.format import By
+from callability.records.metrics import RecordMetrics
 from callability.records.recorder import Recorder, RecordOptions
-from callability.service.metrics import RecordMetrics
 
 if TYPE_CHECKING:
     from callability.cli.own_policy import OwnPolicy

@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus: calls, callers, verdicts, unread facts, records; and the log of calls.
+"""What the service counts, for Prometheus: calls, callers, verdicts, unread facts; and the log of calls.
 
 A batch is counted later, many together: that costs a tenth.
 """
@@ -25,7 +25,6 @@ from callability.kernel.results import Cause, Counted, EncodedResult, EncodedSer
 from callability.process import logs
 from callability.process.logs import fields
 from callability.process.metrics import edit_counter
-from callability.records.writer import RecordWriter
 from callability.service.callers import WatchedCallers
 
 _logger = logging.getLogger(__name__)
@@ -472,17 +471,3 @@ class Gaps:
                 said = _SAID[gap.cause].format(*gap)
                 about = fields(fact=gap.fact, cause=gap.cause.value, revision=self._revision)
                 _logger.warning("%s (policy %s)", said, self._revision, extra=about)
-
-
-class RecordMetrics(Collector):
-    """The records of one process; there are no series without records."""
-
-    def __init__(self, registry: CollectorRegistry, writer: RecordWriter) -> None:
-        self._writer = writer
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the counts."""
-        yield CounterMetricFamily("callability_records_written", "Records that were written.", self._writer.written)
-        words = "Records that are lost, because their queue was full or their place could not be written."
-        yield CounterMetricFamily("callability_records_dropped", words, self._writer.dropped)

@@ -33,12 +33,13 @@ from callability.process.background import in_background
 from callability.process.logs import fields, log_to_standard_error
 from callability.process.metrics import CertificateMetrics
 from callability.records.format import By, Change
+from callability.records.metrics import RecordMetrics
 from callability.records.recorder import Recorder, RecordOptions, record_edits
 from callability.records.shadow import Shadow
 from callability.service.callers import CallersRefused, WatchedCallers, load_callers
 from callability.service.calls import RejectedEdit, ServedPolicy
 from callability.service.edits import ServedEdits
-from callability.service.metrics import CallerMetrics, CallMetrics, Observer, PolicyMetrics, RecordMetrics, log_call
+from callability.service.metrics import CallerMetrics, CallMetrics, Observer, PolicyMetrics, log_call
 from callability.service.server import Port, Server, return_large_blocks
 
 SERVICE_NAME = "callability-service"
