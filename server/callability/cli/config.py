@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -71,15 +71,8 @@ class StartReport:
 
     config: Path
     findings: tuple[Finding, ...]
-    policy: PolicyCheck | None = None
-    strict: bool = False
-
-    @classmethod
-    def of(
-        cls, config: Path, findings: Iterable[Finding], policy: PolicyCheck | None = None, *, strict: bool
-    ) -> StartReport:
-        """Return the report of a config and of what belongs to it."""
-        return cls(config, in_order(findings), policy, strict)
+    policy: PolicyCheck | None
+    strict: bool
 
     @property
     def errors(self) -> int:
@@ -163,15 +156,7 @@ def check(
     check_policy_choice(policy, policy_address)
     service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
     files = checked_files(config, approvals)
-    raise start_report(files, PolicyChoice(policy, service), strict=strict).print_report(form)
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyChoice:
-    """The policy that a config is compared with: in a directory, or that of a service."""
-
-    directory: Path | None = None
-    service: PolicyService | None = None
+    raise start_report(files, policy, service, strict=strict).print_report(form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +196,17 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
     return CheckedFiles(path, config, found)
 
 
-def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> StartReport:
-    """Return the report of a config and its approvals, of the policy, and of labels that it does not declare."""
+def start_report(
+    files: CheckedFiles, directory: Path | None, service: PolicyService | None, *, strict: bool
+) -> StartReport:
+    """Return the report of a config and its approvals, of the policy, and of labels that it does not declare.
+
+    The policy is in a directory, or that of a service.
+    """
     config, policy = files.config, None
-    if choice.service is not None:
-        found = _findings_of_service(config, choice.service) if config else ()
-    elif choice.directory is None:
+    if service is not None:
+        found = _findings_of_service(config, service) if config else ()
+    elif directory is None:
         found = tuple(_not_compared(config)) if config else ()
     else:
         # A gateway that starts takes only the options from here.
@@ -224,14 +214,14 @@ def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> 
         from callability.files.policy_check import checked_source  # noqa: PLC0415
         from callability.files.policy_source import source_in  # noqa: PLC0415
 
-        source = source_in(choice.directory)
+        source = source_in(directory)
         checked = asyncio.run(checked_source(source))
-        policy = PolicyCheck(choice.directory, source.revision if checked.bundle else None)
+        policy = PolicyCheck(directory, source.revision if checked.bundle else None)
         found = checked.findings
         if config and checked.bundle:
             labels = label_findings(config, declared_by(checked.bundle))
             found = (*found, *labels, *missing_facts(config, checked.bundle))
-    return StartReport.of(files.path, (*files.findings, *found), policy, strict=strict)
+    return StartReport(files.path, in_order((*files.findings, *found)), policy, strict)
 
 
 def _findings_of_service(config: Config, service: PolicyService) -> tuple[Finding, ...]:

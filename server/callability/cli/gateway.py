@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from pydantic import BaseModel
 
 from callability.cli.application import check_extra, importing
-from callability.cli.config import FormOption, ReportFormat, StartReport, StrictOption
+from callability.cli.config import FormOption, ReportFormat, StartReport, StrictOption, checked_files, start_report
 from callability.cli.gateway_files import (
     GivenApprovalsOption,
     GivenConfigOption,
@@ -60,14 +60,11 @@ from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.config.config import VARIABLE
 from callability.gateway.config.findings import content
 from callability.gateway.config.model import ConfigFile
-from callability.gateway.serving.listening import HttpPort
+from callability.gateway.serving.listening import HttpPort, UserSocket
 from callability.process.address import AddressRefused
 from callability.process.logs import LogFormat, log_to_standard_error
 from callability.records.recorder import RecordLevel, RecordOptions
 from callability.records.writer import Destination, DestinationRefused
-
-if TYPE_CHECKING:
-    from callability.cli.config import PolicyChoice
 
 NOT_SHOWN = "(not shown)"
 
@@ -234,12 +231,10 @@ def gateway(
     port = HttpPort(address or _ADDRESS, certificates, insecure_listen, tuple(allowed_host or ()))
     _check_transport(transport, address, port, idle_seconds)
     if check:
-        # It imports what compares a config with a policy, which a gateway does without.
-        from callability.cli.config import PolicyChoice  # noqa: PLC0415
-
-        choice = PolicyChoice(policy or (shipped_policy() if service is None else None), service)
+        directory = policy or (shipped_policy() if service is None else None)
         listening = port if transport is Transport.HTTP else None
-        raise _check_files(config, approvals, choice, agent, listening, strict=strict).print_report(form)
+        report = _check_files(config, approvals, directory, service, agent, listening, strict=strict)
+        raise report.print_report(form)
     read = _config(config, approvals)
     if agent:
         _check_agent(read, agent, transport)
@@ -251,7 +246,6 @@ def gateway(
     # It imports the MCP SDK, which takes longer than everything up to here.
     with importing():
         from callability.cli import gateway_process  # noqa: PLC0415
-        from callability.gateway.serving.listening import UserSocket  # noqa: PLC0415
 
     if log_calls:
         gateway_process.log_calls()
@@ -337,18 +331,17 @@ def _config(path: Path | None, approvals: Path | None) -> Config:
 def _check_files(
     path: Path | None,
     approvals: Path | None,
-    policy: PolicyChoice,
+    directory: Path | None,
+    service: PolicyService | None,
     agent: str,
     port: HttpPort | None,
     *,
     strict: bool,
 ) -> StartReport:
     """Return what a start would find; without a port, it is one over stdio."""
-    from callability.cli.config import checked_files, start_report  # noqa: PLC0415
-
     files = checked_files(path, approvals)
     if agent and files.config is not None:
         _check_agent(files.config, agent, Transport.HTTP if port else Transport.STDIO)
     if port is not None and files.config is not None:
         _check_port(port, files.config)
-    return start_report(files, policy, strict=strict)
+    return start_report(files, directory, service, strict=strict)

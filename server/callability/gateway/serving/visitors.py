@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server.stdio import stdio_server
 
@@ -15,16 +15,13 @@ from callability.connect.joining import PROTOCOL, peer_process, peer_user
 from callability.contract.finding import as_code, no_such
 from callability.gateway.config.model import MAX_REQUEST_BYTES
 from callability.gateway.people.overview import RecentChanges
-from callability.gateway.people.page_application import NoTerminal
+from callability.gateway.people.page_application import NoTerminal, PeoplePage
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.gateway.serving.listening import UserSocket
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.serving.streams import limit_unread, readable
 from callability.process.address import AddressRefused
 from callability.process.background import begin_task, end_tasks
-
-if TYPE_CHECKING:
-    from callability.gateway.people.page_application import PeoplePage
 
 HELLO_SECONDS = 10.0
 """How long a process that connects may take to say who it is."""
@@ -116,9 +113,6 @@ class Visitors:
         Raises:
             Declined: the process has no terminal.
         """
-        # Most gateways end without it.
-        from callability.gateway.people.page_application import PeoplePage  # noqa: PLC0415
-
         if self._page is None:
             self._page = PeoplePage(self._runtime, self._changes)
         try:
