@@ -7,26 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from callability.contract.finding import Finding, Place
 from callability.files import bundle_worker, document
 from callability.files.policy_source import PolicySource, ReadBundle, followed_files, refused_source, source_in
 from callability.kernel.envelope import MAX_BYTES
 from callability.process.child import Child, NoOutput
-
-
-class PolicyOrigin(Protocol):
-    """Where a policy is read from."""
-
-    def watched_paths(self) -> tuple[Path, ...]:
-        """Return the paths to watch for edits."""
-
-    def source(self) -> PolicySource:
-        """Return the current source."""
-
-    def accept(self, source: PolicySource) -> None:
-        """Note that the policy of a source decides from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +103,9 @@ def _open(bundle: ReadBundle) -> PolicySource:
 
 def _whole(output: IO[bytes]) -> bytes:
     return output.read()
+
+
+PolicyOrigin = PolicyDirectory | BundleOrigin
 
 
 def origin_at(path: Path) -> PolicyOrigin:
