@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock, Thread, Timer
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -157,21 +157,15 @@ _ANSWERS: Mapping[str, _Answer] = {
 }
 
 
-class Source(Protocol):
-    """What keeps a policy current."""
-
-    def open(self) -> None:
-        """Begin."""
-
-    def close(self) -> None:
-        """End."""
-
-
 class LocalDecisions:
     """Answers calls by the policy that is held, from any number of threads. Without a source, somebody gives it."""
 
     def __init__(
-        self, held: HeldPolicy, source: Source | None, hooks: GuardedHooks, decided: DecisionHook | None = None
+        self,
+        held: HeldPolicy,
+        source: PolicyStream | BundleFile | None,
+        hooks: GuardedHooks,
+        decided: DecisionHook | None = None,
     ) -> None:
         self.held = held
         self._decided = decided

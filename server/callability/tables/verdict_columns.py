@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -391,19 +391,6 @@ class VerdictColumns:
         return RETRY.word(status.retry)
 
 
-class _Column(Protocol):
-    """A column that follows from a number."""
-
-    type: pa.DataType
-    dtype: type[np.generic]
-
-    def write(self, numbers: Answers, to: NDArray[np.generic]) -> None:
-        """Write what is kept of each row."""
-
-    def array(self, written: NDArray[np.generic]) -> pa.Array:
-        """Return the column of what was written."""
-
-
 class _Words:
     """A word for each number, or none, as a dictionary and the place of each number's word in it; -1 is none."""
 
@@ -466,6 +453,10 @@ class _Flags:
         """Return the values, as bits."""
         packed = np.packbits(written.view(np.uint8), bitorder="little")
         return pa.Array.from_buffers(pa.bool_(), len(written), [None, pa.py_buffer(packed)])
+
+
+_Column = _Words | _ListedWords | _Flags
+"""A column that follows from a number."""
 
 
 def _lifted_by(status: pb.Status) -> str:
