@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
 
 from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
 from callability.adapter.rejection import ambiguous_tool
@@ -25,32 +24,12 @@ from callability.client.replicas import (
     GET_POLICY,
     PLAIN,
     Credentials,
-    Method,
     Replicas,
     ReplicaState,
-    Request,
-    Response,
 )
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Agent
 from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
-
-
-class _Calls(Protocol):
-    """What answers: replicas of a service, or a policy in this process."""
-
-    @property
-    def replica_states(self) -> Mapping[str, ReplicaState]:
-        """The state of each replica by its address."""
-
-    def open(self) -> object:
-        """Begin to connect, unless that has been done."""
-
-    def call(self, method: Method[Request, Response], request: Request) -> Response:
-        """Answer a call."""
-
-    def close(self) -> None:
-        """Let go of everything."""
 
 
 class BlockingClient:
@@ -62,7 +41,7 @@ class BlockingClient:
     raise `InvalidRequest` if the request is refused, and `ClientClosed`.
     """
 
-    def __init__(self, calls: _Calls) -> None:
+    def __init__(self, calls: BlockingRemote | BlockingLocal) -> None:
         self._calls = calls
 
     @classmethod
