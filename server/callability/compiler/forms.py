@@ -10,8 +10,7 @@ from callability.compiler.question import BOOLEAN, DeclaredFact, LabelFact, Name
 from callability.compiler.rule_set import Law, Rule
 from callability.contract.finding import Finding, Place, as_code, did_you_mean, list_names, nearest
 from callability.contract.vocabulary import ACTIONS, NO_LABEL, RESERVED_PREFIXES, UNKNOWN, LiftedBy
-from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
-from callability.files.document import DocumentMapping as MappingNode
+from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, entries_of, node_at
 from callability.kernel.conditions import Is, atoms, is_glob
 
 MAX_TEXT = 2_000
@@ -133,7 +132,7 @@ _OPENING = ("owner", "action", "phrase")
 
 def read_facts(root: Node, question: Question, form: Form) -> Question:
     """Return the question of a rule file: with the facts that are declared at its head, and their actions."""
-    node = _facts_node(root) if question.declares else None
+    node = node_at(root, "facts") if question.declares else None
     entries = form.entries(node, "`facts`") if node else None
     if node is None or entries is None:
         return question
@@ -149,13 +148,7 @@ def read_facts(root: Node, question: Question, form: Form) -> Question:
 
 def fact_places(root: Node) -> dict[str, Place]:
     """Return the facts that are declared at the head of a rule file, each with its place."""
-    node = _facts_node(root)
-    return {str(key.value): key.place for key, _ in node.entries} if isinstance(node, MappingNode) else {}
-
-
-def _facts_node(root: Node) -> Node | None:
-    entries = root.entries if isinstance(root, MappingNode) else ()
-    return next((value for key, value in entries if key.value == "facts"), None)
+    return {str(key.value): key.place for key, _ in entries_of(node_at(root, "facts"))}
 
 
 def _fact(key: Scalar, node: Node, question: Question, form: Form) -> DeclaredFact | None:
@@ -330,7 +323,7 @@ KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?")
 
 def read_labels(root: Node, question: Question, form: Form) -> Question:
     """Return the question of a rule file: with the labels that stand at its head."""
-    node = _labels_node(root)
+    node = node_at(root, "labels")
     if node is None:
         return question
     kinds = form.mapping(node, "`labels`", required=(), optional=question.labels) or {}
@@ -350,17 +343,9 @@ def read_labels(root: Node, question: Question, form: Form) -> Question:
 
 def label_places(root: Node, question: Question) -> Iterator[tuple[str, Place]]:
     """Yield the facts of the labels at the head of a rule file, each with its place."""
-    for kind, labels in _entries(_labels_node(root)):
-        for key, _ in _entries(labels):
+    for kind, labels in entries_of(node_at(root, "labels")):
+        for key, _ in entries_of(labels):
             yield question.labels[str(kind.value)] + str(key.value), key.place
-
-
-def _labels_node(root: Node) -> Node | None:
-    return next((value for key, value in _entries(root) if key.value == "labels"), None)
-
-
-def _entries(node: Node | None) -> tuple[tuple[Scalar, Node], ...]:
-    return node.entries if isinstance(node, DocumentMapping) else ()
 
 
 def _label(fact: str, key: Scalar, node: Node, form: Form) -> LabelFact | None:

@@ -206,6 +206,21 @@ def plain(node: Node) -> object:
             return {key.value: plain(value) for key, value in entries}
 
 
+def entries_of(node: Node | None) -> tuple[tuple[Scalar, Node], ...]:
+    """Return the keys and nodes of a mapping, and nothing of any other node."""
+    return node.entries if isinstance(node, DocumentMapping) else ()
+
+
+def items_of(node: Node | None) -> tuple[Node, ...]:
+    """Return the items of a list, and nothing of any other node."""
+    return node.items if isinstance(node, DocumentSequence) else ()
+
+
+def node_at(node: Node | None, key: str) -> Node | None:
+    """Return the node of a key; None if there is no such key, or no mapping."""
+    return node.get(key) if isinstance(node, DocumentMapping) else None
+
+
 def texts(node: Node) -> Iterator[tuple[str, Place]]:
     """Yield each value that is text in a node, with its place; keys are left out."""
     match node:

@@ -139,7 +139,7 @@ def _apply_splices(text: str, splices: Iterable[Splice]) -> bytes:
 
 def _splices(layout: Layout, node: Node, laid: LaidNode, tree: Tree) -> Iterator[Splice]:
     """Follow the keys as far as they lead; what is not there is written at the end of the last mapping."""
-    entries = node.entries if isinstance(node, document.DocumentMapping) else ()
+    entries = document.entries_of(node)
     at = {name.value: index for index, (name, _) in enumerate(entries)}
     for key in (key for key in tree if key in at):
         below, value = tree[key], entries[at[key]][1]
@@ -184,7 +184,7 @@ def _nearest(root: Node, keys: tuple[str, ...]) -> Place:
     """Return the place of what keys lead to, as far as they do."""
     node = root
     for key in keys:
-        below = node.get(key) if isinstance(node, document.DocumentMapping) else None
+        below = document.node_at(node, key)
         if below is None:
             break
         node = below

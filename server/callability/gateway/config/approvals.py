@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from callability.contract.finding import Finding, Place, Severity, as_code, did_you_mean, in_order, list_names
 from callability.files import document
-from callability.files.document import Node, Scalar
+from callability.files.document import Node, Scalar, entries_of
 from callability.files.editing import replace as replace_file
 from callability.process.regular_file import read_regular
 
@@ -308,9 +308,9 @@ def load_approvals(path: Path) -> Approvals:
     warnings: list[Finding] = []
     records = {
         str(server.value): {
-            str(tool.value): _record(record, _subject(server, tool), warnings) for tool, record in _entries(tools)
+            str(tool.value): _record(record, _subject(server, tool), warnings) for tool, record in entries_of(tools)
         }
-        for server, tools in _entries(root)
+        for server, tools in entries_of(root)
     }
     return Approvals(True, records, in_order(warnings), digest)
 
@@ -320,19 +320,14 @@ def _unreadable(findings: tuple[Finding, ...], digest: str) -> Approvals:
     return Approvals(False, {}, warnings, digest)
 
 
-def _entries(node: Node) -> tuple[tuple[Scalar, Node], ...]:
-    """Return the keys and nodes of a mapping, and nothing of any other node."""
-    return node.entries if isinstance(node, document.DocumentMapping) else ()
-
-
 def _find_malformed(root: Node) -> Iterator[Finding]:
     if not isinstance(root, document.DocumentMapping):
         yield Finding(root.place, "malformed-approvals", "the file does not map servers to tools")
-    for server, tools in _entries(root):
+    for server, tools in entries_of(root):
         if not isinstance(tools, document.DocumentMapping):
             sentence = f"server {_word(server)} does not map tools to records"
             yield Finding(_place(server, tools), "malformed-approvals", sentence, "write `{}` where there is none")
-        for tool, record in _entries(tools):
+        for tool, record in entries_of(tools):
             if not isinstance(record, document.DocumentMapping) and not _blank(record):
                 sentence = f"the record of {_subject(server, tool)} is not a mapping"
                 yield Finding(record.place, "malformed-approvals", sentence, "write for example `{disabled: true}`")
@@ -358,7 +353,7 @@ def _subject(server: Scalar, tool: Scalar) -> str:
 def _record(node: Node, subject: str, warnings: list[Finding]) -> ApprovalRecord:
     record = ApprovalRecord(disabled=False, status="approved")
     unreadable: list[Scalar] = []
-    for key, value in _entries(node):
+    for key, value in entries_of(node):
         match key.value, value:
             case "disabled", Scalar(value=bool(disabled)):
                 record = replace(record, disabled=disabled)

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from callability.contract.finding import Finding, Severity, as_code, did_you_mean, list_names, nearest
-from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, texts
+from callability.files import document
+from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
 from callability.gateway.config.model import HTTP_SPELLINGS, ServerConfig
 from callability.gateway.config.variables import FILLED, is_odd, secret_arguments
 
@@ -80,10 +81,10 @@ def server_subject(section: str, server: str) -> str:
 
 def disagreements(root: Node) -> Iterator[Finding]:
     """Yield what is wrong between keys, in servers, in the catalog and in agents."""
-    sections = {section: root.get(section) if isinstance(root, DocumentMapping) else None for section in SECTIONS}
+    sections = {section: document.node_at(root, section) for section in SECTIONS}
     names: dict[str, str] = {}
     for section, servers in sections.items():
-        for name, server in servers.entries if isinstance(servers, DocumentMapping) else ():
+        for name, server in document.entries_of(servers):
             subject = server_subject(section, str(name.value))
             first = names.setdefault(str(name.value), section)
             if first != section:
@@ -107,7 +108,7 @@ def _oauth_findings(server: DocumentMapping, keys: dict[str, Scalar], subject: s
     oauth, headers = server.get("oauth"), server.get("headers")
     if not isinstance(oauth, DocumentMapping):
         return
-    for header, _ in headers.entries if isinstance(headers, DocumentMapping) else ():
+    for header, _ in document.entries_of(headers):
         if str(header.value).lower() == "authorization":
             sentence = f"{subject} has both `oauth` and an authorization in `headers`"
             yield Finding(keys["oauth"].place, "two-authorizations", sentence, "keep one of them")
@@ -125,7 +126,7 @@ def _runs_a_shell(server: DocumentMapping) -> bool:
 
 def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
     """Find what looks like a variable and is used as it is written."""
-    for text, place in texts(node):
+    for text, place in document.texts(node):
         if key in _READ_AS_GIVEN and "${" in text:
             sentence = f"`{key}` of {subject} has `${{`, and is used literally: variables are not filled in here"
             hint = f"variables are filled in only in {list_names(FILLED)}"
@@ -137,7 +138,7 @@ def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
 
 def _shell_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
     """Find what a shell would fill in, and nothing does."""
-    for text, place in texts(node):
+    for text, place in document.texts(node):
         if found := _OF_A_SHELL.search(text):
             what, hint = _SHELL_FORMS[str(found.lastgroup)]
             sentence = f"a value in `{key}` of {subject} has {what}, and is used literally: no shell reads it"
@@ -155,7 +156,7 @@ def _variable_hint(text: str) -> str:
 
 def _secret_findings(server: DocumentMapping, subject: str) -> Iterator[Finding]:
     arguments = server.get("args")
-    items = arguments.items if isinstance(arguments, DocumentSequence) else ()
+    items = document.items_of(arguments)
     given = [str(item.value) if isinstance(item, Scalar) else "" for item in items]
     for index in secret_arguments(given):
         sentence = f"an argument of {subject} holds a secret, and every process list of the machine shows arguments"
@@ -165,18 +166,18 @@ def _secret_findings(server: DocumentMapping, subject: str) -> Iterator[Finding]
 
 def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
     """Find servers of agents that do not exist, and tokens that would identify two agents."""
-    agents = root.get("agents") if isinstance(root, DocumentMapping) else None
+    agents = document.node_at(root, "agents")
     digests: dict[str, str] = {}
-    for name, agent in agents.entries if isinstance(agents, DocumentMapping) else ():
-        seen = agent.get("servers") if isinstance(agent, DocumentMapping) else None
+    for name, agent in document.entries_of(agents):
+        seen = document.node_at(agent, "servers")
         subject = f"agent {as_code(str(name.value))}"
-        for item in seen.items if isinstance(seen, DocumentSequence) else ():
+        for item in document.items_of(seen):
             if isinstance(item, Scalar) and isinstance(item.value, str) and item.value not in known:
                 sentence = (
                     f"{subject} may see server {as_code(item.value)}, which is not in `mcpServers`, nor in `catalog`"
                 )
                 yield Finding(item.place, "unknown-server", sentence, did_you_mean(item.value, known))
-        digest = agent.get("token_sha256") if isinstance(agent, DocumentMapping) else None
+        digest = document.node_at(agent, "token_sha256")
         if isinstance(digest, Scalar) and isinstance(digest.value, str):
             first = digests.setdefault(digest.value.lower(), subject)
             if first != subject:

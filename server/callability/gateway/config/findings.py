@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from callability.contract.finding import Finding, Severity, as_code, did_you_mean, list_names, nearest
-from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar, plain, texts
+from callability.files import document
+from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
 from callability.gateway.config.disagreements import SECTIONS, SERVERS_KEYS, disagreements, hint_for_key, server_subject
 from callability.gateway.config.model import (
     AgentConfig,
@@ -34,9 +35,9 @@ _SECTION = "mcpServers"
 
 def unset_variables(root: Node, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for each variable that is not set and has no default, whatever else is wrong with the file."""
-    servers = root.get(_SECTION) if isinstance(root, DocumentMapping) else None
-    for name, server in servers.entries if isinstance(servers, DocumentMapping) else ():
-        for key, value in server.entries if isinstance(server, DocumentMapping) else ():
+    servers = document.node_at(root, _SECTION)
+    for name, server in document.entries_of(servers):
+        for key, value in document.entries_of(server):
             if key.value in FILLED:
                 subject = f"`{key.value}` of {server_subject(_SECTION, str(name.value))}"
                 yield from _unset(value, subject, environment, _severity(server))
@@ -60,7 +61,7 @@ def unfit_variables(
 
 
 def _unset(node: Node, subject: str, environment: Mapping[str, str], severity: Severity) -> Iterator[Finding]:
-    for text, at in texts(node):
+    for text, at in document.texts(node):
         for variable in unset_in(text, environment):
             if variable.startswith(PREFIX):
                 name = variable.removeprefix(PREFIX)
@@ -75,7 +76,7 @@ def _unset(node: Node, subject: str, environment: Mapping[str, str], severity: S
 
 def _severity(server: Node) -> Severity:
     """Return a warning for a disabled server: it is not connected."""
-    enabled = server.get("enabled") if isinstance(server, DocumentMapping) else None
+    enabled = document.node_at(server, "enabled")
     disabled = isinstance(enabled, Scalar) and enabled.value is False
     return Severity.WARNING if disabled else Severity.ERROR
 
@@ -91,7 +92,7 @@ def content(node: Node, *above: object) -> object:
         case Scalar(word=word), (_, _, "facts" | "tool_fact_defaults", _) | (_, _, "tool_facts", _, _):
             return word
         case _:
-            return plain(node)
+            return document.plain(node)
 
 
 _WANTED = {

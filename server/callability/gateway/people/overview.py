@@ -361,7 +361,7 @@ def _place_in(file: Path, location: tuple[str, str]) -> Place:
         root = document.read(file)
     except document.Refused:
         return Place(str(file))
-    node = root.get(section) if isinstance(root, document.DocumentMapping) else None
+    node = document.node_at(root, section)
     match node:
         case document.DocumentMapping(entries=entries):
             found = [key.place for key, _ in entries if key.value == name]
@@ -373,7 +373,7 @@ def _place_in(file: Path, location: tuple[str, str]) -> Place:
 
 
 def _id_of(item: document.Node) -> object:
-    value = item.get("id") if isinstance(item, document.DocumentMapping) else None
+    value = document.node_at(item, "id")
     return value.value if isinstance(value, document.Scalar) else None
 
 
