@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from html import escape
 from http import HTTPStatus
+from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -40,8 +42,15 @@ async def _answer_error(_: Request, error: Exception) -> Response:
 ERROR_HANDLERS = {PageError: _answer_error}
 """How an application answers with an error."""
 
+PAGE_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+"""The media types of the files of a page, by their endings."""
 TOKEN_HEADER = "callability-token"
-NONCE = "callability.nonce"
+_NONCE = "callability.nonce"
 """The key in the scope of a request under which the page finds the nonce of its style sheets."""
 _OWN = frozenset({"same-origin", "none"})
 """What a browser says of a request of the page itself, or of the person at the browser."""
@@ -59,6 +68,24 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+
+
+def page_endpoints(files: Iterable[Path], token: str) -> dict[str, Callable[[Request], Awaitable[Response]]]:
+    """Return what serves each file of a page, by its path; `index.html` is at `/`, and has the token and the nonce."""
+    return {"/" if file.name == "index.html" else f"/{file.name}": _endpoint(file, token) for file in files}
+
+
+def _endpoint(file: Path, token: str) -> Callable[[Request], Awaitable[Response]]:
+    content, is_page = file.read_bytes(), file.suffix == ".html"
+    if is_page:
+        content = content.replace(b"{token}", escape(token).encode())
+
+    async def endpoint(request: Request) -> Response:
+        nonce: str = request.scope[_NONCE]
+        sent = content.replace(b"{nonce}", nonce.encode()) if is_page else content
+        return Response(sent, media_type=PAGE_TYPES[file.suffix])
+
+    return endpoint
 
 
 class PageGuard:
@@ -79,7 +106,7 @@ class PageGuard:
             await self._application(scope, receive, send)
             return
 
-        nonce = scope[NONCE] = secrets.token_urlsafe(16)
+        nonce = scope[_NONCE] = secrets.token_urlsafe(16)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -7,7 +7,6 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from html import escape
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -24,7 +23,7 @@ from callability.files import document
 from callability.files.document import MAX_BYTES
 from callability.files.editing import ChangedMeanwhile
 from callability.process.address import check_loopback, listening
-from callability.process.page_guard import ERROR_HANDLERS, NONCE, PageGuard
+from callability.process.page_guard import ERROR_HANDLERS, PAGE_TYPES, PageGuard, page_endpoints
 from callability.process.uvicorn_server import StopSignals, UvicornServer
 from callability.studio.drafts import saved_data
 from callability.studio.policy_files import (
@@ -133,35 +132,7 @@ async def read_request(request: Request, wanted: type[_Wanted]) -> _Wanted:
     return request_body
 
 
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-_TOKEN, _NONCE = b"{token}", b"{nonce}"
-
-
-def page_files(token: str) -> list[Route]:
-    """Return a route for each file of the page; the page itself is at `/`."""
-    directory = Path(__file__).parent / "page"
-    files = [path for path in sorted(directory.iterdir()) if path.suffix in _TYPES]
-    return [Route("/" if path.name == "index.html" else f"/{path.name}", _endpoint(path, token)) for path in files]
-
-
-def _endpoint(path: Path, token: str) -> Callable[[Request], Awaitable[Response]]:
-    content = path.read_bytes()
-    if path.suffix == ".html":
-        content = content.replace(_TOKEN, escape(token).encode())
-
-    async def endpoint(request: Request) -> Response:
-        nonce: str = request.scope[NONCE]
-        return Response(
-            content.replace(_NONCE, nonce.encode()) if path.suffix == ".html" else content,
-            media_type=_TYPES[path.suffix],
-        )
-
-    return endpoint
+_FILES = [path for path in sorted((Path(__file__).parent / "page").iterdir()) if path.suffix in PAGE_TYPES]
 
 
 class Studio:
@@ -297,7 +268,7 @@ def application(studio: Studio, token: str) -> Starlette:
     }
     return Starlette(
         routes=[
-            *page_files(token),
+            *(Route(path, endpoint) for path, endpoint in page_endpoints(_FILES, token).items()),
             Route("/policy", studio.policy),
             *(Route(f"/{name}", endpoint, methods=["POST"]) for name, endpoint in endpoints.items()),
         ],

@@ -12,7 +12,6 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from html import escape
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from callability.gateway.people.overview import ACTS, Acts, NotDone, Overview, R
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.process.address import listening
 from callability.process.background import end_tasks
-from callability.process.page_guard import ERROR_HANDLERS, NONCE, PageError, PageGuard
+from callability.process.page_guard import ERROR_HANDLERS, PageError, PageGuard, page_endpoints
 from callability.process.uvicorn_server import UvicornServer
 
 CODE_SECONDS = 300
@@ -141,14 +140,10 @@ _MAX_BODY = 64 * 1024
 _HOST = "127.0.0.1"
 _SHARED = Path(__file__).parents[2] / "studio" / "page"
 _OWN = Path(__file__).parent / "page"
-_FILES = {
-    "/": (_OWN / "index.html", "text/html; charset=utf-8"),
-    "/people.css": (_OWN / "people.css", "text/css; charset=utf-8"),
-    "/style.css": (_SHARED / "style.css", "text/css; charset=utf-8"),
-    "/dom.js": (_SHARED / "dom.js", "text/javascript; charset=utf-8"),
-    "/icon.svg": (_SHARED / "icon.svg", "image/svg+xml"),
-    **{f"/{name}.js": (_OWN / f"{name}.js", "text/javascript; charset=utf-8") for name in ("main", "gateway", "parts")},
-}
+_FILES = (
+    *(_OWN / name for name in ("index.html", "people.css", "main.js", "gateway.js", "parts.js")),
+    *(_SHARED / name for name in ("style.css", "dom.js", "icon.svg")),
+)
 _Body = dict[str, Any]
 
 
@@ -207,7 +202,7 @@ class PeoplePage:
         self._serving = asyncio.create_task(server.serve(sockets=[listener]), name="page for people")
 
     def _application(self) -> Starlette:
-        routes = [Route(path, self._file(file, kind)) for path, (file, kind) in _FILES.items()]
+        routes = [Route(path, endpoint) for path, endpoint in page_endpoints(_FILES, self._token).items()]
         requests: dict[str, Callable[[_Body], Awaitable[Any]]] = {
             "state": self._state,
             "why": self._why,
@@ -219,15 +214,6 @@ class PeoplePage:
             Route("/sign-out", self._sign_out_browser, methods=["POST"]),
         ]
         return Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-
-    def _file(self, file: Path, kind: str) -> Callable[[Request], Awaitable[Response]]:
-        content = file.read_bytes().replace(b"{token}", escape(self._token).encode())
-
-        async def endpoint(request: Request) -> Response:
-            nonce: str = request.scope[NONCE]
-            return Response(content.replace(b"{nonce}", nonce.encode()), media_type=kind)
-
-        return endpoint
 
     def _signed_in(self, answer: Callable[[_Body], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
         """Return an endpoint for browsers that a person signed in: a URL alone gives nothing."""
