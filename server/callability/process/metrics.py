@@ -19,14 +19,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
 from callability.process.address import AddressRefused, is_loopback
 
 
-def edit_counter(name: str, words: str, registry: CollectorRegistry) -> Counter:
-    """Return a counter of edits, which has its series for those that are applied and for the others from the start."""
-    edits = Counter(name, words, ("applied",), registry=registry)
-    for applied in ("true", "false"):
-        edits.labels(applied)
-    return edits
-
-
 class CertificateMetrics:
     """When the certificate expires, and how often it was replaced."""
 
@@ -36,8 +28,14 @@ class CertificateMetrics:
             "When the certificate in effect expires, in seconds since 1970; 0 without TLS.",
             registry=registry,
         )
-        words = "Replacements of the certificate files, by whether they were applied."
-        self._edits = edit_counter("callability_certificate_edits", words, registry)
+        self._edits = Counter(
+            "callability_certificate_edits",
+            "Replacements of the certificate files, by whether they were applied.",
+            ("applied",),
+            registry=registry,
+        )
+        for applied in ("true", "false"):
+            self._edits.labels(applied)
 
     def record(self, expires: datetime, *, applied: bool | None = None) -> None:
         """Record when the certificate in effect expires, and after an edit of its files whether it was applied."""

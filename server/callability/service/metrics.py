@@ -24,7 +24,6 @@ from callability.kernel.policy import LocalPolicy
 from callability.kernel.results import Cause, Counted, EncodedResult, EncodedServerResults, Gap
 from callability.process import logs
 from callability.process.logs import fields
-from callability.process.metrics import edit_counter
 from callability.service.callers import WatchedCallers
 
 _logger = logging.getLogger(__name__)
@@ -211,8 +210,14 @@ class CallerMetrics(Collector):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._callers: WatchedCallers | None = None
-        words = "Edits of the callers file, by whether they were applied."
-        self._edits = edit_counter("callability_callers_edits", words, registry)
+        self._edits = Counter(
+            "callability_callers_edits",
+            "Edits of the callers file, by whether they were applied.",
+            ("applied",),
+            registry=registry,
+        )
+        for applied in ("true", "false"):
+            self._edits.labels(applied)
         self._broken = Gauge("callability_callers_broken", "1 while the callers file is refused.", registry=registry)
         registry.register(self)
 
@@ -333,8 +338,14 @@ class PolicyMetrics:
     """The policy that decides, the edits of its files, and undetermined decisions."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        words = "Edits of the policy's files while it is served, by whether they were applied."
-        self._edits = edit_counter("callability_policy_edits", words, registry)
+        self._edits = Counter(
+            "callability_policy_edits",
+            "Edits of the policy's files while it is served, by whether they were applied.",
+            ("applied",),
+            registry=registry,
+        )
+        for applied in ("true", "false"):
+            self._edits.labels(applied)
         self._broken = Gauge(
             "callability_policy_broken", "1 while the policy as written has errors.", registry=registry
         )
