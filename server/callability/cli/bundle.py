@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from callability.cli.options import MAX_KEYS, JsonOption, key_files, leave
+from callability.cli.options import MAX_KEYS, JsonOption, key_files, leave, read_keys
 from callability.contract.finding import as_code
 from callability.kernel.envelope import MAX_BYTES, BundleRefused, open_bundle
 from callability.kernel.policy import LocalPolicy, payload_in, read
@@ -97,7 +97,7 @@ def verify(
     Without --key, signatures are not checked. Checking them needs the extra `bundle`. Exit code 0: a proxy would accept
     it. 1: it is refused, or a file cannot be read. 2: an option is wrong.
     """
-    keys = _public_keys(key_files(key, "--key", MAX_KEYS)) if key else None
+    keys = read_keys(key_files(key, "--key", MAX_KEYS), "public_key") if key else None
     policy = _read(file, _bytes(file), keys, accepted_sequence, rollback=rollback)
     by = "signature valid" if keys else "signatures not checked" if policy.key_ids else "not signed"
     typer.echo(f"{file}: valid, sequence {policy.sequence}, {by}, digest {policy.digest}")
@@ -129,17 +129,3 @@ def _read(
         return read(data, keys=keys, accepted_sequence=accepted_sequence, rollback=rollback)
     except BundleRefused as refused:
         leave(f"{file}: {refused} [{refused.code}]", 1)
-
-
-def _public_keys(files: dict[str, Path]) -> dict[str, bytes]:
-    try:
-        # Only a check of signatures needs cryptography.
-        from callability.kernel.signatures import UnusableKey, public_key  # noqa: PLC0415
-    except ImportError as error:
-        leave(str(error), 2)
-    try:
-        return {key_id: public_key(file) for key_id, file in files.items()}
-    except UnusableKey as error:
-        leave(str(error), 1)
-    except OSError as error:
-        leave(f"`{error.filename}` cannot be read: {(error.strerror or 'error').lower()}", 1)

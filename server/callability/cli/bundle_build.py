@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from callability.bundle.v1 import bundle_pb2
-from callability.cli.options import key_files, leave, print_findings, refuse
+from callability.cli.options import key_files, leave, print_findings, read_keys, refuse
 from callability.cli.policies import accept_policy
 from callability.compiler.bundle_writing import NotWritten, checked_payload
 from callability.compiler.policy import check_source
@@ -86,15 +86,8 @@ def _payload(directory: Path | None, sequence: int, *, with_rule_files: bool) ->
 def _signatures(payload: bytes, files: dict[str, Path]) -> list[bundle_pb2.Signature]:
     if not files:
         return []
-    try:
-        # A bundle that is not signed needs no cryptography.
-        from callability.kernel.signatures import UnusableKey, private_key, signature_of  # noqa: PLC0415
-    except ImportError as error:
-        leave(str(error), 2)
-    try:
-        digest = sha256(payload).digest()
-        return [signature_of(digest, key_id, private_key(file)) for key_id, file in files.items()]
-    except UnusableKey as error:
-        leave(str(error), 1)
-    except OSError as error:
-        leave(f"`{error.filename}` cannot be read: {(error.strerror or 'error').lower()}", 1)
+    keys = read_keys(files, "private_key")
+    # A bundle that is not signed needs no cryptography.
+    from callability.kernel.signatures import signature_of  # noqa: PLC0415
+
+    return [signature_of(sha256(payload).digest(), key_id, key) for key_id, key in keys.items()]

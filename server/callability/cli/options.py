@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -50,6 +50,21 @@ def key_files(given: Iterable[str] | None, option: str, most: int) -> dict[str, 
     if len(files) > most:
         raise typer.BadParameter(f"at most {most} keys can be given", param_hint=option)
     return files
+
+
+def read_keys(files: Mapping[str, Path], reader: Literal["public_key", "private_key"]) -> dict[str, Any]:
+    """Return the keys in files by key id; exit with 1 if one cannot be used, and with 2 without cryptography."""
+    try:
+        # Only signatures need cryptography.
+        from callability.kernel import signatures  # noqa: PLC0415
+    except ImportError as error:
+        leave(str(error), 2)
+    try:
+        return {key_id: getattr(signatures, reader)(file) for key_id, file in files.items()}
+    except signatures.UnusableKey as error:
+        leave(str(error), 1)
+    except OSError as error:
+        leave(f"`{error.filename}` cannot be read: {(error.strerror or 'error').lower()}", 1)
 
 
 METRICS_WHY = "anyone who reaches it can read the counts: `--insecure-metrics` allows it"
