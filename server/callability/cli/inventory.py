@@ -28,7 +28,6 @@ from callability.gateway.upstream.failure import few_of
 from callability.process.logs import log_to_standard_error
 from callability.process.regular_file import OutputRefused, output_to
 
-
 _TABLES = {".csv", ".jsonl", ".ndjson", ".parquet", ".pq", ".arrow", ".feather"}
 """Endings of tables, which `inventory decide` reads."""
 
