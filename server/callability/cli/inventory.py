@@ -28,9 +28,6 @@ from callability.gateway.upstream.failure import few_of
 from callability.process.logs import log_to_standard_error
 from callability.process.regular_file import OutputRefused, output_to
 
-_TABLES = {".csv", ".jsonl", ".ndjson", ".parquet", ".pq", ".arrow", ".feather"}
-"""Endings of tables, which `inventory decide` reads."""
-
 
 def verify_listed(files: GatewayFiles, server: str, tool: str, *, offline: bool) -> None:
     """Exit with code 2 if a server does not list a tool; report it if that cannot be known."""
@@ -116,12 +113,10 @@ def inventory(
     `callability diff --inventory` reads it. The enabled servers are connected; a server on stdio is started. The output
     contains names and facts, annotations among them, and no other text of a server. Exit code 0: written. 1: a file is
     refused, the output cannot be written, or a server cannot be connected (the others are written). 2: there is no such
-    agent, or the output is named as a table.
+    agent.
     """
     if context.invoked_subcommand is not None:
         leave(f"the options of `inventory` do not go with `inventory {context.invoked_subcommand}`", 2)
-    if output is not None and output.suffix.lower() in _TABLES:
-        leave(f"`{output}` is named as a table, and what is written is JSON: wanted another name, such as `.json`", 2)
     log_to_standard_error(LogLevel.ERROR)
     files = sound_files(config, approvals)
     if agent:

@@ -138,7 +138,6 @@ WRONG = {
     "gateway --strict": "gateway --config good.json --strict",
     "gateway --check --agent": "gateway --check --config good.json --agent nobody",
     "inventory": "inventory --config good.json --agent nobody",
-    "inventory --output of a table": "inventory --config good.json --output tools.csv",
     "inventory decide": "inventory decide good.csv",
     "inventory counts": "inventory counts",
     "inventory diff": "inventory diff good.csv --against no-such-revision",
