@@ -217,15 +217,15 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
         )
         return (), tuple(form.findings)
     cases = tuple(case for item in items if (case := _case(item, question, form)))
-    _find_repeated(cases, "test", "duplicate-test", form)
+    _find_repeated(cases, "duplicate-test", form)
     return cases, tuple(form.findings)
 
 
-def _find_repeated(named: Iterable[Case | Law], what: str, code: str, form: Form) -> None:
+def _find_repeated(named: Iterable[Case | Law], code: str, form: Form) -> None:
     names: set[str] = set()
     for each in named:
         if each.name in names:
-            form.find(each.place, code, f"{what} {as_code(each.name)} is repeated")
+            form.find(each.place, code, f"{code.removeprefix('duplicate-')} {as_code(each.name)} is repeated")
         names.add(each.name)
 
 
@@ -285,7 +285,7 @@ def read_laws(node: Node, question: Question, form: Form) -> tuple[Law, ...]:
         form.find(node.place, "too-many-laws", f"`laws` has {len(items):,} laws; the maximum is {MAX_LAWS:,}")
         return ()
     laws = tuple(law for item in items if (law := _law(item, question, form)))
-    _find_repeated(laws, "law", "duplicate-law", form)
+    _find_repeated(laws, "duplicate-law", form)
     return laws
 
 

@@ -396,6 +396,8 @@ def test_an_interrupt_while_modules_are_imported_prints_no_traceback(module: str
     """A start takes a second, which is when people notice that they meant another command."""
     code = f"""
 import signal, sys
+# It is ignored in what a script starts in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupts:
     def find_spec(self, name, *_):
         if name == {module!r}:
