@@ -1,8 +1,7 @@
 """Commands in processes that fork from one which has imported the program: real ones, without a second of imports each.
 
 `python -m support.warm_program SOCKET CALLED` is the process that they fork from. `SOCKET` is the number of its end of
-a pair. `CALLED` is that of a socket on which a script calls, which a shell finds as the command. With `libraries` as a
-third argument, only libraries are imported: each command imports its own modules, as one that a shell starts does.
+a pair. `CALLED` is that of a socket on which a script calls, which a shell finds as the command.
 
 The program has checked the shipped policy too. What a test measures of a start (modules, memory, time), or whether it
 checks that policy, needs a process that is not warm.
@@ -35,11 +34,6 @@ from callability.cli import main as run_command
 from support.checkout import TESTS
 
 _ERRORS = ("strict", "strict", "backslashreplace")
-_LIBRARIES = (
-    *("google.protobuf.json_format", "google.rpc.status_pb2", "grpc.aio", "grpc_health.v1.health_pb2_grpc", "httpx2"),
-    *("mcp", "prometheus_client", "pydantic", "rich.console", "ruamel.yaml", "starlette.applications", "typer"),
-)
-"""What takes most of the time that commands need for their imports."""
 _LENGTH = 4
 """Bytes that say how long a request is, or with which code a command ended."""
 _SCRIPT = """
@@ -68,9 +62,9 @@ _ADOPT_ORPHANS = 36
 
 
 class WarmProgram:
-    """A process that has imported the program, or its libraries, and from which commands fork."""
+    """A process that has imported the program, and from which commands fork."""
 
-    def __init__(self, *, libraries_only: bool = False) -> None:
+    def __init__(self) -> None:
         self._directory = TemporaryDirectory(prefix="c-")
         self.commands = Path(self._directory.name)
         """A directory with a `callability` that others start: what it does is done by a process that forks here."""
@@ -84,9 +78,7 @@ class WarmProgram:
         numbers = [theirs.fileno(), called.fileno()]
         command = [sys.executable, "-m", "support.warm_program", *map(str, numbers)]
         with theirs, called:
-            self._process = subprocess.Popen(
-                [*command, *(["libraries"] if libraries_only else [])], cwd=TESTS, pass_fds=numbers
-            )
+            self._process = subprocess.Popen(command, cwd=TESTS, pass_fds=numbers)
         self._one_at_a_time = Lock()
 
     def process(self, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
@@ -118,16 +110,6 @@ class WarmProgram:
         self._socket.close()
         self._process.wait()
         self._directory.cleanup()
-
-
-@contextmanager
-def warm_program(*, libraries_only: bool = False) -> Iterator[WarmProgram]:
-    """Import the program, or its libraries, in a process that ends with the context."""
-    program = WarmProgram(libraries_only=libraries_only)
-    try:
-        yield program
-    finally:
-        program.close()
 
 
 @cache
@@ -271,11 +253,6 @@ def _redirect(streams: Sequence[int]) -> None:
     )
 
 
-def _import_libraries() -> None:
-    for name in _LIBRARIES:
-        import_module(name)
-
-
 def _import_program() -> None:
     """Import every module, and check the shipped policy, which a command then need not check again."""
     from support.shipped_policy import check_it_now  # noqa: PLC0415  # it imports much of the program
@@ -290,7 +267,7 @@ if __name__ == "__main__":
     # As in a script: the name of the command is then that of its file.
     globals()["__package__"] = None
     gc.disable()
-    _import_libraries() if sys.argv[3:] else _import_program()
+    _import_program()
     gc.freeze()
     gc.enable()
     _fork_for_each(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from callability.cli.application import COMMANDS, Group
 from support.checkout import POLICY
 from support.commands import callability
-from support.warm_program import WarmProgram, warm_program
+from support.warm_program import shared_program
 
 REFUSED = {
     "check": "check bad-policy",
@@ -215,46 +215,32 @@ def _names(calls: Iterable[str]) -> dict[str, str]:
     }
 
 
-AS_PROCESSES = {name: call for call, name in reversed(_names(WRONG.values()).items())}.values()
-"""The first usage error of each command, in a process that imports the command's modules; the others run in the process
-of the tests.
-"""
 SERVING = {"gateway", "serve", "studio"}
+"""Commands that need a process of their own."""
 
 
-@pytest.fixture(scope="module")
-def libraries() -> Iterator[WarmProgram]:
-    """What processes fork from."""
-    with warm_program(libraries_only=True) as program:
-        yield program
-
-
-def _run(command: str, place: Path, libraries: WarmProgram, directory: Path) -> subprocess.CompletedProcess[str]:
+def _run(command: str, place: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     words = command.split()
-    if command not in AS_PROCESSES and words[0] not in SERVING:
+    if words[0] not in SERVING:
         return callability(*words, cwd=place, stdin=subprocess.DEVNULL)
     out, err = directory / "out", directory / "err"
-    code = libraries.run(words, place, (os.devnull, str(out), str(err)))
+    code = shared_program().run(words, place, (os.devnull, str(out), str(err)))
     return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
 
 
 @pytest.mark.parametrize("command", REFUSED.values(), ids=REFUSED)
-def test_a_refused_file_is_exit_code_1_in_every_command(
-    command: str, place: Path, libraries: WarmProgram, tmp_path: Path
-) -> None:
+def test_a_refused_file_is_exit_code_1_in_every_command(command: str, place: Path, tmp_path: Path) -> None:
     """And so is one that cannot be read or written; the findings are printed."""
-    done = _run(command, place, libraries, tmp_path)
+    done = _run(command, place, tmp_path)
     assert done.returncode == 1, (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     assert done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("command", WRONG.values(), ids=WRONG)
-def test_a_wrong_call_is_exit_code_2_in_every_command(
-    command: str, place: Path, libraries: WarmProgram, tmp_path: Path
-) -> None:
+def test_a_wrong_call_is_exit_code_2_in_every_command(command: str, place: Path, tmp_path: Path) -> None:
     """The error is on standard error, and nothing else is printed."""
-    done = _run(command, place, libraries, tmp_path)
+    done = _run(command, place, tmp_path)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr

@@ -15,7 +15,7 @@ from callability.cli.application import COMMANDS, Group
 from support.checkout import POLICY
 from support.gateways import shelf, write_config
 from support.running import COMMAND, service
-from support.warm_program import WarmProgram, warm_program
+from support.warm_program import shared_program
 
 CALLS = {
     "check": "check policy",
@@ -116,13 +116,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]
         yield directory, running.address
 
 
-@pytest.fixture(scope="module")
-def warm() -> Iterator[WarmProgram]:
-    """What most commands fork from."""
-    with warm_program() as program:
-        yield program
-
-
 def _words(call: str, place: tuple[Path, str]) -> list[str]:
     return [place[1] if word == "ADDRESS" else word for word in call.split()]
 
@@ -162,12 +155,12 @@ def _reported(errors: str) -> list[str]:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_command_whose_output_is_lost_says_so_and_exits_with_1(
-    name: str, place: tuple[Path, str], warm: WarmProgram, tmp_path: Path
+    name: str, place: tuple[Path, str], tmp_path: Path
 ) -> None:
     """In one line and nothing else: an error of the command itself would have another."""
     directory, errors = tmp_path / "place", tmp_path / "errors"
     shutil.copytree(place[0], directory)
-    code = warm.run(_words(CALLS[name], place), directory, (os.devnull, "/dev/full", str(errors)))
+    code = shared_program().run(_words(CALLS[name], place), directory, (os.devnull, "/dev/full", str(errors)))
     said = errors.read_text()
     if name in SILENT:
         assert (code, LOST["full"] in said) == (0, False), said
