@@ -31,6 +31,7 @@ func (c *Client) watch(ctx context.Context, replica int) {
 		case ctx.Err() != nil:
 			return
 		case !patient:
+			// The replica stays suspect until the next stream says more.
 		case status.Code(err) == codes.Unimplemented:
 			c.saw(replica, ReplicaUnknown, "")
 			wait = unsupported

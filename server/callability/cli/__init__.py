@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command that the arguments name, and exit with its exit code."""
+    """Run the command that the arguments name, and exit with its exit code: also if it is interrupted at its start."""
     try:
         _run_command()
     except KeyboardInterrupt:
