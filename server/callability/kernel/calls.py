@@ -141,6 +141,7 @@ def finding_message(finding: Finding) -> policy_pb.PolicyFinding:
 
 
 Request = TypeVar("Request", bound=Message)
+_check_tool_reply = pb.CheckToolResponse.FromString
 _TRUTHS = {True: pb.TRUTH_TRUE, False: pb.TRUTH_FALSE, None: pb.TRUTH_UNDETERMINED}
 
 
@@ -282,6 +283,8 @@ class LocalCalls:
     def __init__(self, policy: LocalPolicy, observer: Observer = UNOBSERVED) -> None:
         self.policy = policy
         self.encoded = EncodedCalls(policy, observer)
+        # Two attributes and a frame less make a call a tenth shorter.
+        self._check_tool = self.encoded.tools.check_tool
 
     def check_tool(self, request: pb.CheckToolRequest) -> pb.CheckToolResponse:
         """Decide one tool.
@@ -290,7 +293,7 @@ class LocalCalls:
             InvalidRequest: a name is empty or too long.
             BundleRefused: the bundle contradicts itself about a name, or lacks facts that a request can have.
         """
-        return pb.CheckToolResponse.FromString(self.encoded.check_tool(request.SerializeToString()))
+        return _check_tool_reply(self._check_tool(request.SerializeToString()))
 
     def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
         """Decide many tools; a name that is empty or too long is an error of its item.
