@@ -165,6 +165,6 @@ func (a Adapter) UnknownTool(name string, callable []string) Result {
 // Unavailable is what an agent reads while there is no policy to decide by. It is no status.
 func Unavailable(reason string) Result {
 	return errorResult("Not done: " + wording.Sentence(reason, "the policy service gave no answer") + ". Nothing was shown or called;" +
-		" this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the policy service is" +
-		" down.")
+		" this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the operator of this" +
+		" proxy must look into it.")
 }

@@ -30,5 +30,5 @@ func ExampleClient_Check() {
 		fmt.Println(answer.Status)
 	}
 	// Output:
-	// Not done: the policy service gave no answer. Nothing was shown or called; this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the policy service is down.
+	// Not done: the policy service gave no answer. Nothing was shown or called; this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the operator of this proxy must look into it.
 }

@@ -241,5 +241,5 @@ def unavailable(reason: str) -> dict[str, Any]:
     why = on_one_line(reason).rstrip(".") or "the policy service gave no answer"
     return error_result(
         f"Not done: {why}. Nothing was shown or called; this says nothing about any tool. A later retry may succeed."
-        " If it does not, tell the user that the policy service is down."
+        " If it does not, tell the user that the operator of this proxy must look into it."
     )

@@ -169,7 +169,7 @@ function unknown_tool({ tool, names, discovery_tool = "retrieve_tools" }) {
   return result(undefined, `Not called: there is no tool ${quoted(tool)}.${similar} Find tools with \`${discovery_tool}\`.`, true);
 }
 const unavailable = ({ reason }) => result(undefined, `Not done: ${undotted(oneLine(reason)) || "the policy service gave no answer"}. Nothing was`
-  + " shown or called; this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the policy service is down.", true);
+  + " shown or called; this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the operator of this proxy must look into it.", true);
 function checkedArguments({ arguments: text }) {
   const [flag, limit, query] = ["include_disabled", "limit", "query"].map((key) => read(text).get(key) ?? undefined);
   const kind = (value) => (Array.isArray(value) ? "a list"
