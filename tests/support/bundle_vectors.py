@@ -307,6 +307,9 @@ _FAULTS: dict[str, Callable[[pb.RuleSet, pb.Payload], object]] = {
     "a-fact-twice": lambda r, p: setattr(r.facts[1], "name", r.facts[0].name),
     "a-value-twice": lambda r, p: _set(r.facts[0].values, 1, r.facts[0].values[0]),  # type: ignore[arg-type]
     "a-default-that-is-no-value": lambda r, p: setattr(r.facts[0], "default_value", 9),
+    "a-default-of-a-name-without-values": lambda r, p: setattr(
+        next(f for f in r.facts if f.kind == pb.FACT_KIND_NAME and not f.values), "default_value", 1
+    ),
     "a-fact-of-an-unknown-kind": lambda r, p: setattr(r.facts[0], "kind", 9),
     "a-label-without-a-key": lambda r, p: setattr(next(fact for fact in r.facts if fact.key), "key", ""),
     "a-class-of-no-pattern": lambda r, p: _name(r).name_classes[0].groups.append(99),
