@@ -136,6 +136,14 @@ def test_a_lock_of_the_operator_has_no_button_and_says_its_line(page: Page, home
     page.get_by_label("Show only names with").fill("")
 
 
+def test_a_server_that_failed_can_be_tried_again(page: Page) -> None:
+    """The page reports the click, and then why the server failed again."""
+    broken = page.locator("#servers-list > li", has_text="broken")
+    page.get_by_role("button", name="Try again broken").click()
+    expect(page.locator("#done")).to_contain_text("Tried again: broken.")
+    expect(broken).to_contain_text("exited")
+
+
 def test_a_tool_that_changes_while_the_page_is_open_is_shown_again_field_by_field(
     page: Page, home: UserHome, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

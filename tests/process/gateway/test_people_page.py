@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserHome]:
         "mail": shelf(directory, "mail", SEND),
         "held": shelf(directory, "held", SEND, quarantined=True),
         "off": shelf(directory, "off", SEND, enabled=False),
+        "absent": {**shelf(directory, "absent", SEND), "command": str(directory / "absent")},
     }
     keys = {"records": {"to": "records", "level": "all"}}
     with user_home(servers, agents=agents(cursor=["files", "mail"]), **keys) as made:
@@ -113,7 +116,7 @@ def test_what_changed_since_it_was_shown_is_refused(browser: Browser) -> None:
     for act in ("approve", "block", "unblock"):
         refused = browser.act(act, "files", "wipe", "v2:" + "0" * 64)
         assert (refused.status_code, refused.json()["code"]) == (409, "changed-meanwhile")
-    for act in ("quarantine", "release", "enable"):
+    for act in ("quarantine", "release", "enable", "retry"):
         refused = browser.act(act, "held", seen="0" * 64)
         assert (refused.status_code, refused.json()["code"]) == (409, "changed-meanwhile")
 
@@ -155,6 +158,17 @@ def test_a_server_is_released_and_held_and_switched_on(browser: Browser) -> None
     assert browser.shown("servers", "held")["quarantined"]
     assert browser.act("enable", "off", seen=browser.shown("servers", "off")["digest"]).status_code == 200
     eventually(lambda: browser.shown("servers", "off")["state"] == "connected")
+
+
+def test_a_server_that_failed_is_tried_again(home: UserHome, browser: Browser) -> None:
+    """By a click, once what it lacked is there; the config stays as it is."""
+    failed = browser.shown("servers", "absent")
+    assert failed["state"] == "failed"
+    before = home.config.read_text()
+    Path(json.loads(before)["mcpServers"]["absent"]["command"]).symlink_to(sys.executable)
+    assert browser.act("retry", "absent", seen=failed["digest"]).status_code == 200
+    eventually(lambda: browser.shown("servers", "absent")["state"] == "connected")
+    assert home.config.read_text() == before
 
 
 def test_what_a_person_does_on_the_page_is_recorded_as_such(home: UserHome, browser: Browser) -> None:

@@ -381,8 +381,8 @@ def _place(place: Place, words: str) -> Plain:
     return {"place": str(place), "words": words}
 
 
-Act = Literal["approve", "block", "unblock", "quarantine", "release", "enable"]
-ACTS: tuple[Act, ...] = ("approve", "block", "unblock", "quarantine", "release", "enable")
+Act = Literal["approve", "block", "unblock", "quarantine", "release", "enable", "retry"]
+ACTS: tuple[Act, ...] = ("approve", "block", "unblock", "quarantine", "release", "enable", "retry")
 _SWITCHES: dict[Act, tuple[str, bool]] = {
     "quarantine": ("quarantined", True),
     "release": ("quarantined", False),
@@ -415,7 +415,7 @@ class Acts:
             known = self._runtime.inventory.known_servers().get(server)
             if known is None:
                 raise NotDone("changed-meanwhile", f"there is no server {as_code(server)} any more")
-            if act in _SWITCHES:
+            if act in _SWITCHES or act == "retry":
                 done = await self._switch(act, server, known, seen)
             else:
                 done = await self._record(act, server, known, tool, seen)
@@ -427,8 +427,13 @@ class Acts:
             raise NotDone("not-here", f"server {as_code(server)} is of the catalog: agents enable and disable it")
         if digest_of(known) != seen:
             raise NotDone("changed-meanwhile", f"server {as_code(server)} has changed since it was shown: look again")
+        config = self._runtime.files.config.path
+        if act == "retry":
+            # A config that is written again has the servers opened that are not connected.
+            await self._write(config, {}, touch=True)
+            return f"server {as_code(server)} is tried again"
         key, value = _SWITCHES[act]
-        await self._write(self._runtime.files.config.path, {"mcpServers": {server: {key: value}}})
+        await self._write(config, {"mcpServers": {server: {key: value}}})
         return f"server {as_code(server)}: `{key}: {str(value).lower()}`"
 
     async def _record(self, act: Act, server: str, known: KnownServer, tool: str, seen: str) -> str:
@@ -476,9 +481,9 @@ class Acts:
         if not is_named:
             await self._write(config.path, {"approvals": DEFAULT_APPROVALS})
 
-    async def _write(self, path: Path, tree: Tree, *, create: bool = False) -> None:
+    async def _write(self, path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> None:
         def write() -> None:
-            rewrite(path, tree, create=create)
+            rewrite(path, tree, create=create, touch=touch)
             self._runtime.records.note_page_edit(document.digest(document.read_bytes(path)))
 
         await self._to_thread(path, write)

@@ -6,7 +6,7 @@ import { callableParts, changeParts, drawList, lockedParts, refusedParts, server
 
 const LOOK_MILLISECONDS = 3000;
 const UNDONE_BY = { block: "unblock", unblock: "block", release: "quarantine" };
-const DONE = { approve: "Approved", block: "Blocked", unblock: "Unblocked", quarantine: "Put in quarantine", release: "Released", enable: "Switched on" };
+const DONE = { approve: "Approved", block: "Blocked", unblock: "Unblocked", quarantine: "Put in quarantine", release: "Released", enable: "Switched on", retry: "Tried again" };
 
 let state;
 let agent = "";

@@ -147,6 +147,7 @@ function serverButtons(item, act) {
   const made = (what, text) => button(text, () => act(what, { server: item.name }, item.digest), { "aria-label": `${text} ${item.name}` });
   const buttons = [];
   if (!item.enabled) buttons.push(made("enable", "Switch on"));
+  else if (item.state === "failed" && !item.loading) buttons.push(made("retry", "Try again"));
   buttons.push(item.quarantined ? made("release", "Release") : made("quarantine", "Quarantine"));
   return buttons;
 }
