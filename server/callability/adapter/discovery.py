@@ -172,19 +172,20 @@ def found_by_name(query: str, tools: Iterable[JudgedTool]) -> tuple[JudgedTool, 
     """
     wanted = [word for word in without_stop_words(name_words(query)) if len(word) >= _SHORTEST_WORD]
     distinct = tuple(dict.fromkeys(wanted))[:_MOST_WORDS]
+    beginnings = [f" {word}" for word in distinct]
     ranked = []
     for tool in tools:
         parts = _parts_of(tool.server, tool.tool)
-        matched = sum(any(part.startswith(word) for part in parts) for word in distinct)
+        matched = sum([beginning in parts for beginning in beginnings])
         if matched:
             ranked.append((-matched, tool.name, tool))
     return tuple(tool for _, _, tool in sorted(ranked, key=lambda row: row[:2]))
 
 
 @lru_cache(maxsize=32_768)
-def _parts_of(server: str, tool: str) -> tuple[str, ...]:
-    """Return the words of a tool's names, which are the same for every query."""
-    return (*name_words(tool), *name_words(server))
+def _parts_of(server: str, tool: str) -> str:
+    """Return the words of a tool's names, each after a space; they are the same for every query."""
+    return "".join(f" {word}" for word in (*name_words(tool), *name_words(server)))
 
 
 def discovery(
@@ -243,9 +244,13 @@ def _merge_locked(
     judgement: Judgement, query: str, found_locked: Sequence[str], texts: Mapping[str, ToolText]
 ) -> Iterator[JudgedTool]:
     """Merge the tools found by text and those found by name alone, alternating, a text hit first (FR-006)."""
-    searched = {tool.name: tool for tool in judgement.locked if not tool.withhold_text and tool.name in texts}
-    by_text = [searched[name] for name in dict.fromkeys(found_locked) if name in searched]
-    by_name = found_by_name(query, (tool for tool in judgement.locked if tool.name not in searched))
+
+    def has_text(tool: JudgedTool) -> bool:
+        return not tool.withhold_text and tool.name in texts
+
+    hits = (judgement.by_name.get(name) for name in dict.fromkeys(found_locked))
+    by_text = [tool for tool in hits if tool and not tool.callable and has_text(tool)]
+    by_name = [tool for tool in found_by_name(query, judgement.locked) if not has_text(tool)]
     for pair in zip_longest(by_text, by_name):
         yield from (tool for tool in pair if tool is not None)
 
