@@ -69,6 +69,16 @@ async def listed(client: Client) -> dict[str, Any]:
     return servers_listed
 
 
+def load_error(client: Client, server: str) -> Callable[[], Awaitable[str | None]]:
+    """Return a function that returns why a server did not load."""
+
+    async def look() -> str | None:
+        errors = {entry["name"]: entry.get("load", {}).get("error") for entry in (await listed(client))["servers"]}
+        return errors.get(server)
+
+    return look
+
+
 def loads(client: Client, *servers: str) -> Callable[[], Awaitable[list[tuple[str, str | None]]]]:
     """Return a function that returns the state and the load status of a server."""
 

@@ -19,9 +19,10 @@ from callability.cli.policies import view_policy
 from callability.client import PolicyUnavailable
 from callability.compiler.bundle_writing import NotWritten, checked_policy
 from callability.compiler.policy import Policy
-from callability.contract.finding import Severity, as_code
+from callability.contract.finding import as_code
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import ConfigRefused, load_config
+from callability.gateway.config.findings import LACKS
 from callability.gateway.offline import refused_edits, unserved_gateway
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.tools.dispatch import Gateway
@@ -124,9 +125,7 @@ def _report(server: str, failure: str) -> None:
 
 
 def _warn_of_variables(path: Path) -> None:
-    """Say what a gateway would refuse in this environment; the one that is meant may have another."""
-    try:
-        load_config(path, os.environ)
-    except ConfigRefused as refused:
-        typer.echo("with the environment of this command, a gateway refuses the config:", err=True)
-        print_findings([each for each in refused.findings if each.severity is Severity.ERROR])
+    """Say which servers lack a variable in this environment; that of the gateway may be another."""
+    if lacking := [each for each in load_config(path, os.environ).warnings if each.code in LACKS]:
+        typer.echo("in the environment of this command, a server does not load:", err=True)
+        print_findings(lacking)

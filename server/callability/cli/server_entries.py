@@ -5,6 +5,7 @@ Every other byte of the files stays.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -85,7 +86,7 @@ def add(
     entry = without_secrets({key: value for key, value in entry.items() if value}, name, store)
     seen = {each: {"servers": [*read.agents[each].servers, name]} for each in agent or ()}
     tree: dict[str, Any] = {"mcpServers": {name: entry}, **({"agents": seen} if seen else {})}
-    _check(config, tree, {**store.known, **store.added})
+    _check(config, name, tree, {**store.known, **store.added})
     if store.added:
         _store(config, store.added)
     change_file(config, cast(Tree, tree))
@@ -95,7 +96,7 @@ def add(
         typer.echo(f"secrets in `{SECRETS_FILE}` beside it: {', '.join(store.added)}")
     if needed := needed_variables(entry):
         names = list_names(needed)
-        typer.echo(f"the gateway does not start without {names} in its environment: `--env NAME=VALUE` stores a value")
+        typer.echo(f"it does not load without {names} in the gateway's environment: `--env NAME=VALUE` stores a value")
     if read.agents and not seen:
         typer.echo("no agent of the config sees it: name one by `--agent`, or add it to the agent's `servers`")
 
@@ -263,19 +264,21 @@ def _leave_unreadable(option: str, wanted: str) -> NoReturn:
     leave(f"`{option}` is not of the form {wanted} (what was given is not printed: it may be a secret)", 2)
 
 
-def _check(config: Path, tree: Mapping[str, object], secrets: Mapping[str, str]) -> None:
-    """Exit with code 1 if the config would be refused with values set, or a value is not allowed where it stands."""
+def _check(config: Path, name: str, tree: Mapping[str, object], secrets: Mapping[str, str]) -> None:
+    """Exit with code 1 if the config would be refused, or a value does not fit or is missing in the server `name`."""
     try:
         data = edited_bytes(document.read_bytes(config), str(config), cast(Tree, tree))
     except (document.Refused, EditRefused):
         leave(f"{escape(str(config))}: the server cannot be added without touching something else", 1)
     root = document.parse(data, str(config))
     read, found = findings(root)
+    errors = [each for each in found if each.severity is Severity.ERROR]
     if read is not None:
         environment = with_secrets(secrets, os.environ)
-        missing = (each for each in unset_variables(root, environment) if each.code == "unset-secret")
-        found = (*found, *missing, *unfit_variables(root, read.servers, environment))
-    if errors := [each for each in found if each.severity is Severity.ERROR]:
+        lacks = [each for each in unset_variables(root, environment, name) if each.code == "unset-secret"]
+        lacks += unfit_variables(root, {name: read.servers[name]}, environment)
+        errors += [dataclasses.replace(each, severity=Severity.ERROR) for each in lacks]
+    if errors:
         refuse(errors, "nothing was changed")
 
 

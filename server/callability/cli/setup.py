@@ -72,8 +72,8 @@ StoreVariablesOption = Annotated[
     bool,
     typer.Option(
         "--store-variables",
-        help="Store the values of environment variables that servers need with the secrets: then a client that does"
-        " not have the variables can start the gateway too.",
+        help="Store the values of environment variables that servers need with the secrets: then these servers load"
+        " too if a client without the variables starts the gateway.",
     ),
 ]
 _NOTHING = "nothing was changed"
@@ -337,7 +337,7 @@ def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
     enabled = (entry for entry in made.new_servers.values() if entry.get("enabled") is not False)
     if needed := dict.fromkeys(name for entry in enabled for name in needed_variables(entry)):
         yield ""
-        yield f"warning: without {list_names(needed)} in its environment, the gateway does not start for any client"
+        yield f"warning: servers do not load without {list_names(needed)} in the environment of the gateway"
         yield "a client that the desktop starts may lack such variables: `--store-variables` stores their values"
     missing = [f"{as_code(command)} of {name}" for name, command in missing_commands_of(made.taken, os.environ)]
     if missing:

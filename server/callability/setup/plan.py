@@ -17,8 +17,8 @@ from callability.contract.finding import Finding, Severity, as_code, in_order
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, new_file
 from callability.files.spelling import Tree
-from callability.gateway.config.findings import content, findings, unset_variables
-from callability.gateway.config.secrets_file import read_secrets, with_secrets
+from callability.gateway.config.findings import content, findings
+from callability.gateway.config.secrets_file import read_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, read_client_file, with_members
 from callability.setup.clients import CLIENTS, ENTRY_NAME, ConfigForm, McpClient, moved_by_environment
 from callability.setup.secret_values import Entry, SecretStore, fill_secrets, with_stored_variables, without_secrets
@@ -341,9 +341,7 @@ class _Work:
     def check(self, after: bytes) -> None:
         """Check that a gateway would accept the new config."""
         root = document.parse(after, str(self._config))
-        secrets = with_secrets({**self.store.known, **self.store.added}, self._surroundings.environment)
-        found = in_order((*findings(root)[1], *unset_variables(root, secrets)))
-        if errors := tuple(each for each in found if each.severity is Severity.ERROR):
+        if errors := tuple(each for each in in_order(findings(root)[1]) if each.severity is Severity.ERROR):
             raise _unusable_config(errors)
 
     def _add(self, source: ServerSource, given: str, name: str, entry: Entry, notes: tuple[str, ...]) -> None:

@@ -93,7 +93,7 @@ def fill_secrets(entry: object, secrets: Mapping[str, str]) -> object:
 
 
 def needed_variables(entry: Entry) -> tuple[str, ...]:
-    """Return the variables without which a gateway with the entry does not start, each once."""
+    """Return the variables without which the server of an entry does not load, each once."""
     texts = json.dumps([entry[key] for key in FILLED if key in entry])
     return tuple(name for name in unset_in(texts, {}) if not name.startswith(PREFIX) and name not in OF_EVERY_SESSION)
 

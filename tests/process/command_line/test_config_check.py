@@ -70,9 +70,9 @@ def test_everything_that_a_start_would_find_is_found_at_once(command: list[str],
         f"{approvals}:1:24: warning: `status` of tool `status` of server `gti` is none of `approved`, `pending`,"
         " `changed`, and counts as unknown (did you mean `approved`?) [unknown-value]",
         f"{config}:5:7: unknown key `disabled` in server `git` (write `enabled: false`) [unknown-key]",
-        f"{config}:8:14: `url` of server `web` needs the environment variable `NOT_SET_ANYWHERE`, which is not set (set"
-        " it for the gateway, or give it a default: `${NOT_SET_ANYWHERE:-DEFAULT}`) [unset-variable]",
-        f"{config}: refused, 2 errors, 1 warning",
+        f"{config}:8:14: warning: `url` of server `web` needs the environment variable `NOT_SET_ANYWHERE`, which is not"
+        " set (set it for the gateway, or give it a default: `${NOT_SET_ANYWHERE:-DEFAULT}`) [unset-variable]",
+        f"{config}: refused, 1 error, 2 warnings",
     ]
     config.write_text(json.dumps({"mcpServers": {"git": {"command": "git"}}}))
     done = callability(*command, "--config", str(config), "--approvals", str(approvals))
@@ -186,7 +186,8 @@ def test_a_variable_that_is_set_is_no_finding(tmp_path: Path) -> None:
     """The check looks where the gateway looks: in its own environment."""
     config = write_config(tmp_path, {"web": {"url": "${SET_FOR_THIS}"}})
     for value, code in (("http://h/mcp", 0), ("hunter2", 1)):
-        done = callability("config", "check", "--config", str(config), env={**os.environ, "SET_FOR_THIS": value})
+        command = ["config", "check", "--strict", "--config", str(config)]
+        done = callability(*command, env={**os.environ, "SET_FOR_THIS": value})
         assert done.returncode == code
         assert "hunter2" not in done.stdout + done.stderr
 

@@ -731,14 +731,14 @@ def test_secrets_go_to_the_keyring_if_a_person_wants_it(home: Path, keys: _Keyri
 
 
 def test_variables_of_a_shell_are_stored_if_a_person_wants_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one of them the gateway does not start for any client, which the plan says; secrets do not have that."""
+    """A server does not load without one of them, which the plan says; a secret is there for every client."""
     monkeypatch.setenv("FROM_SHELL", SECRET)
     path = home / ".cursor/mcp.json"
     path.parent.mkdir()
     env = {"X": "${env:FROM_SHELL}", "Y": "${userHome} ${env:HOME}"}
     off = {"command": "/bin/off", "disabled": True, "args": ["-x", "${env:FROM_SHELL}"]}
     path.write_text(json.dumps({"mcpServers": {"one": {"command": "/bin/one", "env": env}, "off": off}}))
-    warning = "warning: without `FROM_SHELL` in its environment, the gateway does not start for any client"
+    warning = "warning: servers do not load without `FROM_SHELL` in the environment of the gateway"
     assert warning in run("setup", "--dry-run")
     said = run("install", "cursor", "--store-variables", "--yes")
     assert "warning" not in said
@@ -749,7 +749,7 @@ def test_variables_of_a_shell_are_stored_if_a_person_wants_it(home: Path, monkey
     assert config.servers["one"].env == {"X": "${secret:FROM_SHELL}", "Y": f"{home} ${{HOME}}"}
     assert config.servers["off"].args == ("-x", "${secret:FROM_SHELL}")
     assert config.secrets == {"FROM_SHELL": SECRET}
-    assert "the gateway does not start without `NONE` in its environment" in run(
+    assert "it does not load without `NONE` in the gateway's environment" in run(
         "servers", "add", "x", "--env", "NONE", "--", "x"
     )
     run("setup", "--undo", "--yes")

@@ -358,13 +358,13 @@ def test_offline_nothing_is_said_about_what_only_a_server_could_say(files: Files
     assert "servers enable" not in done.stdout
 
 
-def test_a_config_that_no_gateway_here_would_start_with_is_named(tmp_path: Path) -> None:
+def test_a_server_that_lacks_a_variable_here_is_named(tmp_path: Path) -> None:
     """The environment of the gateway may be another, so that the answer is given all the same."""
     config = tmp_path / "gateway.yaml"
     config.write_text('mcpServers: {one: {command: "true"}, other: {command: "true", env: {K: "${NOT_SET_ANYWHERE}"}}}')
     for command in ("why", "preflight"):
         done = callability(command, "one:tool", "--config", str(config), "--offline")
-        assert "with the environment of this command, a gateway refuses the config:\n" in done.stderr
+        assert "in the environment of this command, a server does not load:\n" in done.stderr
         assert "`NOT_SET_ANYWHERE`, which is not set" in done.stderr
 
 

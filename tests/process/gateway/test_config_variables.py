@@ -20,7 +20,7 @@ from support.edits import edit
 from support.gateway_in_process import client_of, http_gateway
 from support.gateways import READ, SEND, shelf, write_config
 from support.upstreams.bad_http import BadHttp
-from support.waiting import becomes, file_status, names
+from support.waiting import becomes, file_status, load_error, names
 
 ENVIRONMENT = {"A": "one", "EMPTY": "", "B_2": "two ${A}"}
 
@@ -157,10 +157,10 @@ FAULTY: dict[str, Any] = {
 
 
 MISSED = (
-    ("6:9: `args` of server `github`", "NOT_SET_A", "not set"),
-    ("9:18: `env` of server `github`", "NOT_SET_B", "not set"),
-    ("14:14: `url` of server `web`", "NOT_SET_B", "not set"),
-    ("16:14: `headers` of server `web`", "SET_EMPTY", "empty"),
+    ("6:9: warning: `args` of server `github`", "NOT_SET_A", "not set"),
+    ("9:18: warning: `env` of server `github`", "NOT_SET_B", "not set"),
+    ("14:14: warning: `url` of server `web`", "NOT_SET_B", "not set"),
+    ("16:14: warning: `headers` of server `web`", "SET_EMPTY", "empty"),
     ("28:9: warning: `args` of server `off`", "NOT_SET_D", "not set"),
 )
 
@@ -184,34 +184,37 @@ def test_a_value_that_does_not_fit_is_a_finding_without_the_value(tmp_path: Path
     """A line break in a header, or a value that is not a URL."""
     config = write_config(tmp_path, {"bad": FAULTY["bad"], "web": {"url": "${LINES}/mcp"}})
     environment = {"PATH": "/usr/bin:/bin", "LINES": "hunter2\nsecret"}
-    done = callability("gateway", "--config", str(config), stdin=subprocess.DEVNULL, env=environment)
+    done = callability("config", "check", "--config", str(config), env=environment)
     hint = "(check the values of the variables in the environment of the gateway) [unfit-variable]"
-    assert done.stderr.splitlines()[:2] == [
-        f"{config}:5:18: `headers` of server `bad` is invalid after its variables are filled in {hint}",
-        f"{config}:10:14: `url` of server `web` is invalid after its variables are filled in {hint}",
+    assert [line for line in done.stdout.splitlines() if line.endswith(hint)] == [
+        f"{config}:5:18: warning: `headers` of server `bad` is invalid after its variables are filled in {hint}",
+        f"{config}:10:14: warning: `url` of server `web` is invalid after its variables are filled in {hint}",
     ]
-    assert "hunter2" not in done.stderr
-    assert "secret" not in done.stderr
+    assert "hunter2" not in done.stdout
+    assert "secret" not in done.stdout
 
 
-def test_an_edit_that_names_a_variable_that_is_not_set_is_not_applied(tmp_path: Path) -> None:
-    """The last good state stays, and the log names the missing variable; a default fixes it."""
-    config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
+def test_a_server_whose_variables_cannot_be_used_does_not_load_and_the_others_do(tmp_path: Path) -> None:
+    """At the start and after an edit; the log and the answer name the variable, and a default loads the server."""
     mail = shelf(tmp_path, "mail", SEND)
+    faulty = {**mail, "env": {"X": "${NOT_SET_ANYWHERE}"}}
+    config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ), "first": faulty})
 
     async def story() -> None:
         async with client_of(config) as client:
             await becomes(names("read file", client), ["files:read_file"])
-            edit(config, servers={"mail": {**mail, "env": {"X": "${NOT_SET_ANYWHERE}"}}})
-            await becomes(file_status(client), {"config"})
+            edit(config, servers={"mail": faulty})
+            for name in ("first", "mail"):
+                await becomes(load_error(client, name), "needs what is not set: `NOT_SET_ANYWHERE`")
             assert await names("send mail", client)() == []
             edit(config, servers={"mail": {"env": {"X": "${NOT_SET_ANYWHERE:-none}"}}})
             await becomes(names("send mail", client), ["mail:send_mail"])
-            assert await file_status(client)() == set()
+            assert "config" not in await file_status(client)()
 
     asyncio.run(story())
     log = (tmp_path / "gateway.log").read_text()
-    assert "`env` of server `mail` needs the environment variable `NOT_SET_ANYWHERE`, which is not set" in log
+    for name in ("first", "mail"):
+        assert f"`env` of server `{name}` needs the environment variable `NOT_SET_ANYWHERE`, which is not set" in log
 
 
 def test_commands_that_edit_a_config_do_not_need_its_variables(tmp_path: Path) -> None:

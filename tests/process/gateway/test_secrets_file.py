@@ -12,7 +12,7 @@ import pytest
 from support.commands import callability
 from support.gateway_in_process import client_of
 from support.gateways import retrieve
-from support.waiting import becomes, eventually
+from support.waiting import becomes, eventually, load_error, names
 
 SECRET = "hush-hush-value"
 SERVER = """\
@@ -74,7 +74,6 @@ def test_a_secret_is_in_no_output(config: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "mode", "said"),
     [
-        ("ARGUMENT=x\n", 0o600, "needs the secret `TOKEN`, which is not in `secrets.env` beside it"),
         (
             f"TOKEN={SECRET}\nARGUMENT=x\n",
             0o644,
@@ -91,6 +90,21 @@ def test_secrets_that_cannot_be_used_refuse_the_config(text: str, mode: int, sai
     assert done.returncode == 1
     assert said in done.stderr + done.stdout
     assert SECRET not in done.stderr + done.stdout
+
+
+def test_a_secret_that_is_added_loads_its_server(config: Path) -> None:
+    """While the gateway runs; the warning names the secret until then."""
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            await becomes(load_error(client, "says"), "needs what is not set: `secret:TOKEN`")
+            _write_secrets(config, "TOKEN=two\nARGUMENT=x\n")
+            await becomes(names("says", client), ["says:says"])
+
+    _write_secrets(config, "ARGUMENT=x\n")
+    asyncio.run(story())
+    log = config.with_name("gateway.log").read_text()
+    assert "needs the secret `TOKEN`, which is not in `secrets.env` beside it" in log
 
 
 def test_a_server_without_its_file_does_not_load(config: Path) -> None:

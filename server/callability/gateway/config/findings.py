@@ -33,20 +33,29 @@ from callability.gateway.config.variables import FILLED, Unfillable, fill, find_
 _SECTION = "mcpServers"
 
 
-def unset_variables(root: Node, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each variable that is not set and has no default, whatever else is wrong with the file."""
+LACKS = ("unset-variable", "unset-secret", "unfit-variable")
+"""The codes of what a server lacks: a gateway serves the other servers, and says of this one that it does not load."""
+
+
+def unset_variables(root: Node, environment: Mapping[str, str], only: str = "") -> Iterator[Finding]:
+    """Yield a warning for each variable that is not set and has no default, whatever else is wrong with the file.
+
+    `only` is the name of the server that is looked at, if it is not every server.
+    """
     servers = document.node_at(root, _SECTION)
     for name, server in document.entries_of(servers):
+        if only not in {"", name.value}:
+            continue
         for key, value in document.entries_of(server):
             if key.value in FILLED:
                 subject = f"`{key.value}` of {server_subject(_SECTION, str(name.value))}"
-                yield from _unset(value, subject, environment, _severity(server))
+                yield from _unset(value, subject, environment)
 
 
 def unfit_variables(
     root: Node, servers: Mapping[str, ServerConfig], environment: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Yield a finding for each key that its variables make invalid, such as a line break in a header."""
+    """Yield a warning for each key that its variables make invalid, such as a line break in a header."""
     for name, server in servers.items():
         if unset(server, environment):
             continue
@@ -56,29 +65,21 @@ def unfit_variables(
             for key in error.keys:
                 sentence = f"`{key}` of {server_subject(_SECTION, name)} is invalid after its variables are filled in"
                 hint = "check the values of the variables in the environment of the gateway"
-                severity = Severity.ERROR if server.enabled else Severity.WARNING
-                yield Finding(place(root, (_SECTION, name, key)), "unfit-variable", sentence, hint, severity)
+                yield Finding(place(root, (_SECTION, name, key)), "unfit-variable", sentence, hint, Severity.WARNING)
 
 
-def _unset(node: Node, subject: str, environment: Mapping[str, str], severity: Severity) -> Iterator[Finding]:
+def _unset(node: Node, subject: str, environment: Mapping[str, str]) -> Iterator[Finding]:
     for text, at in document.texts(node):
         for variable in unset_in(text, environment):
             if variable.startswith(PREFIX):
                 name = variable.removeprefix(PREFIX)
                 sentence = f"{subject} needs the secret {as_code(name)}, which is not in `{SECRETS_FILE}` beside it"
-                yield Finding(at, "unset-secret", sentence, f"add a line `{name}=VALUE` to it", severity)
+                yield Finding(at, "unset-secret", sentence, f"add a line `{name}=VALUE` to it", Severity.WARNING)
                 continue
             state = "empty" if variable in environment else "not set"
             sentence = f"{subject} needs the environment variable {as_code(variable)}, which is {state}"
             hint = f"set it for the gateway, or give it a default: `${{{variable}:-DEFAULT}}`"
-            yield Finding(at, "unset-variable", sentence, hint, severity)
-
-
-def _severity(server: Node) -> Severity:
-    """Return a warning for a disabled server: it is not connected."""
-    enabled = document.node_at(server, "enabled")
-    disabled = isinstance(enabled, Scalar) and enabled.value is False
-    return Severity.WARNING if disabled else Severity.ERROR
+            yield Finding(at, "unset-variable", sentence, hint, Severity.WARNING)
 
 
 def content(node: Node, *above: object) -> object:
