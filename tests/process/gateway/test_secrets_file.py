@@ -7,11 +7,15 @@ import json
 import sys
 from pathlib import Path
 
+import keyring
 import pytest
+from keyring.backends.fail import Keyring as NoKeyring
 
+from callability.gateway.config import ConfigRefused, load_config
 from support.commands import callability
+from support.edits import edit
 from support.gateway_in_process import client_of
-from support.gateways import retrieve
+from support.gateways import READ, retrieve, shelf
 from support.waiting import becomes, eventually, load_error, names
 
 SECRET = "hush-hush-value"
@@ -105,6 +109,32 @@ def test_a_secret_that_is_added_loads_its_server(config: Path) -> None:
     asyncio.run(story())
     log = config.with_name("gateway.log").read_text()
     assert "needs the secret `TOKEN`, which is not in `secrets.env` beside it" in log
+
+
+def test_a_keyring_that_cannot_be_used_costs_no_server_that_does_without(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it can be used, another write of the config loads the server; a command that edits files needs it."""
+    broken = NoKeyring()  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(keyring, "get_password", broken.get_password)
+    servers = json.loads(config.read_text())["mcpServers"] | {"files": shelf(config.parent, "files", READ)}
+    config.write_text(json.dumps({"mcpServers": servers}))
+    _write_secrets(config, "TOKEN=keyring:test-of-a-keyring\nARGUMENT=x\n")
+    with pytest.raises(ConfigRefused, match="secret `TOKEN` cannot be read"):
+        load_config(config)
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            await becomes(names("read file", client), ["files:read_file"])
+            await becomes(load_error(client, "says"), "needs what is not set: `secret:TOKEN`")
+            monkeypatch.setattr(keyring, "get_password", lambda service, account: f"{service}-{account}")
+            edit(config)
+            await becomes(names("says", client), ["says:says"])
+
+    asyncio.run(story())
+    log = config.with_name("gateway.log").read_text()
+    assert "secret `TOKEN` cannot be read: the keyring cannot be used (NoKeyringError)" in log
+    assert "`env` of server `says` needs the secret `TOKEN`, which is empty, or cannot be read" in log
 
 
 def test_a_server_without_its_file_does_not_load(config: Path) -> None:

@@ -162,11 +162,14 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
         data = document.read_bytes(path)
         root = document.parse(data, str(path))
         secrets_digest = digest_of_secrets(path)
-        secrets = read_secrets(path)
+        unread: list[Finding] = []
+        # A gateway does without a secret that its keyring does not give; a command that edits files must not.
+        secrets = read_secrets(path, None if environment is None else unread)
     except document.Refused as refused:
         raise ConfigRefused(in_order(refused.findings)) from refused
     file, found = findings(root)
     if environment is not None:
+        found = (*found, *unread)
         environment = with_secrets(secrets, environment) if secrets else environment
         found = (*found, *unset_variables(root, environment))
         found = (*found, *(unfit_variables(root, file.servers, environment) if file else ()))

@@ -73,8 +73,11 @@ def _unset(node: Node, subject: str, environment: Mapping[str, str]) -> Iterator
         for variable in unset_in(text, environment):
             if variable.startswith(PREFIX):
                 name = variable.removeprefix(PREFIX)
-                sentence = f"{subject} needs the secret {as_code(name)}, which is not in `{SECRETS_FILE}` beside it"
-                yield Finding(at, "unset-secret", sentence, f"add a line `{name}=VALUE` to it", Severity.WARNING)
+                state, hint = f"not in `{SECRETS_FILE}` beside it", f"add a line `{name}=VALUE` to it"
+                if variable in environment:
+                    state, hint = "empty, or cannot be read", ""
+                sentence = f"{subject} needs the secret {as_code(name)}, which is {state}"
+                yield Finding(at, "unset-secret", sentence, hint, Severity.WARNING)
                 continue
             state = "empty" if variable in environment else "not set"
             sentence = f"{subject} needs the environment variable {as_code(variable)}, which is {state}"

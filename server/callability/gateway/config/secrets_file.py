@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from callability.contract.finding import Place, as_code
+from callability.contract.finding import Finding, Place, Severity, as_code
 from callability.files import document
 from callability.files.document import refusal
 
@@ -31,6 +31,10 @@ _read: dict[str, str] = {}
 
 class NoKeyring(Exception):
     """A keyring that cannot be used; the message is the end of a sentence, and has no secret."""
+
+
+class SilentKeyring(NoKeyring):
+    """A keyring that does not answer in time: it is not asked for the next secret."""
 
 
 def keyring_value(account: str) -> str:
@@ -97,7 +101,7 @@ def _wait_for_keyring(work: Callable[[], _Value]) -> _Value:
     except NoKeyring:
         raise
     except TimeoutError:
-        raise NoKeyring(f"the keyring did not answer within {SECONDS:g} s") from None
+        raise SilentKeyring(f"the keyring did not answer within {SECONDS:g} s") from None
     except Exception as error:
         raise NoKeyring(f"the keyring cannot be used ({type(error).__name__})") from None
 
@@ -119,13 +123,29 @@ def secrets_beside(config: Path) -> Path:
     return config.parent / SECRETS_FILE
 
 
-def read_secrets(config: Path) -> Mapping[str, str]:
+def read_secrets(config: Path, unread: list[Finding] | None = None) -> Mapping[str, str]:
     """Return the secrets of a config by name; none if there is no file.
 
+    With `unread`, a secret that the keyring does not give is empty, and a warning is added there.
+
     Raises:
-        Refused: the file cannot be read, others than its owner can read it too, or the keyring does not have a secret.
+        Refused: the file cannot be read, others than its owner can read it too, or the keyring does not give a secret.
     """
-    return {name: _look_up(config, name, value) for name, value in written_secrets(config).items()}
+    secrets: dict[str, str] = {}
+    silent: SilentKeyring | None = None
+    for name, value in written_secrets(config).items():
+        try:
+            if silent is not None and value.startswith(KEYRING):
+                raise silent
+            secrets[name] = keyring_value(value.removeprefix(KEYRING)) if value.startswith(KEYRING) else value
+        except NoKeyring as error:
+            silent = error if isinstance(error, SilentKeyring) else None
+            place, sentence = Place(str(secrets_beside(config))), f"secret {as_code(name)} cannot be read: {error}"
+            if unread is None:
+                raise refusal(place, "no-keyring", sentence) from error
+            unread.append(Finding(place, "no-keyring", sentence, severity=Severity.WARNING))
+            secrets[name] = ""
+    return secrets
 
 
 def written_secrets(config: Path) -> Mapping[str, str]:
@@ -164,16 +184,6 @@ def digest_of_secrets(config: Path) -> str:
 
 def _is_open(status: os.stat_result) -> bool:
     return bool(status.st_mode & (stat.S_IRWXG | stat.S_IRWXO))
-
-
-def _look_up(config: Path, name: str, value: str) -> str:
-    if not value.startswith(KEYRING):
-        return value
-    try:
-        return keyring_value(value.removeprefix(KEYRING))
-    except NoKeyring as error:
-        sentence = f"secret {as_code(name)} cannot be read: {error}"
-        raise refusal(Place(str(secrets_beside(config))), "no-keyring", sentence) from error
 
 
 def with_secrets(secrets: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -310,7 +310,9 @@ class Files:
         rewritten = stamp != self._config_stamp
         edition = self._labels.edition if self._labels else 0
         self._config_stamp = stamp
-        if seen == self._config_seen and self._refused_under in (None, edition):
+        # The keyring may give now what it did not give then.
+        retries = rewritten and any(each.code == "no-keyring" for each in self.config.warnings)
+        if seen == self._config_seen and self._refused_under in (None, edition) and not retries:
             if rewritten and not self.file_status.config_broken:
                 _logger.info("the config was written again without a change")
             return rewritten
