@@ -9,8 +9,8 @@ from types import TracebackType
 
 from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
 from callability.adapter.rejection import ambiguous_tool
-from callability.client.hooks import DecisionHook, GuardedHooks, Hooks, LoggingHooks, PolicyUnavailable
-from callability.client.inventory import Decision, Inventory
+from callability.client.hooks import DecisionHook, GuardedHooks, Hooks, InvalidRequest, LoggingHooks, PolicyUnavailable
+from callability.client.inventory import HELD_BACK, Decision, Inventory
 from callability.client.local import MAX_AGE_SECONDS, AsyncioLocal, local_decisions
 from callability.client.remote import AsyncioRemote
 from callability.client.replicas import (
@@ -216,7 +216,11 @@ class Client:
             return Decision("", "", None, ambiguous_tool(name))
         try:
             for each in named:
-                response = await self.check_tool(each.request) if each.fits_a_request else pb.CheckToolResponse()
+                try:
+                    response = await self.check_tool(each.request) if each.fits_a_request else HELD_BACK
+                except InvalidRequest:
+                    # As in a judgement, it is about this tool alone.
+                    response = HELD_BACK
                 if each.is_answered_by(response):
                     server, tool = each.request.server, each.request.tool
                     rejected = rejection(

@@ -47,8 +47,9 @@ def tool_facts(
         declared: the facts that the policy declares of tools, by name.
         caller_refuses: whether the proxy's own gate refuses the tool.
 
+    Annotations that are not as MCP says are unknown, so that a rule that reads them holds this tool back, and no other.
+
     Raises:
-        ValueError: an annotation is not true, false or absent.
         TypeError: a label or a declared fact is no text.
     """
     return facts_pb2.ToolFacts(
@@ -70,15 +71,9 @@ def _texts(what: str, values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def tool_name(tool: object) -> str:
-    """Return the name of a tool as the server lists it.
-
-    Raises:
-        ValueError: it has none.
-    """
+    """Return the name of a tool as the server lists it; empty if it has none, and then the tool is held back."""
     name = _field(tool, "name")
-    if not isinstance(name, str) or not name:
-        raise ValueError("a listed tool has no name")
-    return name
+    return name if isinstance(name, str) else ""
 
 
 def tool_text(tool: object) -> ToolText:
@@ -87,17 +82,18 @@ def tool_text(tool: object) -> ToolText:
     return ToolText(
         description if isinstance(description, str) else None,
         dict(schema) if isinstance(schema, Mapping) else None,
-        None if annotations is None else _plain(annotations),
+        _plain(annotations),
     )
 
 
-def _annotations(tool: object) -> facts_pb2.Annotations:
+def _annotations(tool: object) -> facts_pb2.Annotations | None:
     given = _field(tool, "annotations")
-    hints = {name: None if given is None else _field(given, written) for name, written in _HINTS.items()}
-    for name, value in hints.items():
-        if value is not None and not isinstance(value, bool):
-            raise ValueError(f"the annotation `{_HINTS[name]}` must be true or false, and is {type(value).__name__}")
-    return facts_pb2.Annotations(**{name: value for name, value in hints.items() if isinstance(value, bool)})
+    if given is None:
+        return facts_pb2.Annotations()
+    if not _is_object(given):
+        return None
+    hints = {name: value for name, written in _HINTS.items() if (value := _field(given, written)) is not None}
+    return facts_pb2.Annotations(**hints) if all(isinstance(value, bool) for value in hints.values()) else None
 
 
 def _field(holder: object, written: str) -> Any:
@@ -112,7 +108,14 @@ def _field(holder: object, written: str) -> Any:
     return None
 
 
-def _plain(annotations: Any) -> dict[str, Any]:
+def _is_object(annotations: object) -> bool:
+    return isinstance(annotations, Mapping) or hasattr(annotations, "model_dump")
+
+
+def _plain(annotations: Any) -> dict[str, Any] | None:
+    """Return annotations as a JSON object; None if there are none, or if they are no object."""
+    if not _is_object(annotations):
+        return None
     if isinstance(annotations, Mapping):
         return dict(annotations)
     dumped: dict[str, Any] = annotations.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -126,6 +129,9 @@ LIKELY_TOOL = facts_pb2.ToolFacts(
     labels=facts_pb2.Labels(),
 )
 """The facts of a tool that only its server or the agent can lock. They must not be changed."""
+
+HELD_BACK = pb.CheckToolResponse(verdict=verdict_pb2.ToolVerdict(retry=verdict_pb2.RETRY_NEVER, withhold_text=True))
+"""The answer about a listed tool that no policy can judge. It must not be changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +279,6 @@ class Inventory:
 
         Raises:
             KeyError: there is no such server.
-            ValueError: a tool has no name.
         """
         listed: dict[str, object] = {}
         for tool in tools:

@@ -135,12 +135,12 @@ _ToolKey = bytes | str | tuple[bytes | str, tuple[int, ...]]
 class ByteCalls:
     """Answers `CheckTool` and `CheckTools` by one policy. Threads may share it.
 
-    Unless it is `limited`, a request may be of any size, and hold names of at most 512 bytes.
+    Unless it is `limited`, a request may be of any size, and hold any number of servers and tools.
     """
 
     def __init__(self, policy: LocalPolicy, messages: ToolMessages, observer: Observer, *, limited: bool) -> None:
         self.revision = policy.revision
-        self.reader = FactReader(policy.callability, limited=limited)
+        self.reader = FactReader(policy.callability)
         self._rules = policy.callability
         self._messages = messages
         self._observer = observer
@@ -233,9 +233,8 @@ class ByteCalls:
         """
         for name, what in ((request.server, "server"), (request.tool, "tool"), (request.agent.name, "agent")):
             limits.check_name(name.encode(), what, empty=what == "agent")
-        if self._limited:
-            limits.check_agent(request.agent.ByteSize())
-            limits.check_facts(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
+        limits.check_agent(request.agent.ByteSize())
+        limits.check_facts(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
         agent = request.agent if request.HasField("agent") else None
         return (
             self.reader.of_agent(agent, request.agent.name)
@@ -286,8 +285,7 @@ class ByteCalls:
             return self._stranger
         agent = request.agent
         limits.check_name(agent.name, "agent", empty=True)
-        if self._limited:
-            limits.check_agent(agent.ByteSize())
+        limits.check_agent(agent.ByteSize())
         return self.reader.of_agent(agent, agent.name.decode() if self.reader.reads_name("agent") else "")
 
     def server_of_tools(self, facts: bytes, name: bytes, agent: Readings, agent_key: _AgentKey) -> ServerOfTools:

@@ -167,7 +167,7 @@ class EncodedCalls:
     """Answers requests that are encoded. Threads may share it.
 
     Each method raises `InvalidRequest` for a request that is malformed or over a limit, and `BundleRefused` if the
-    bundle contradicts itself. Unless it is `limited`, only names have a limit: 512 bytes.
+    bundle contradicts itself. Unless it is `limited`, a request may be of any size; its names and facts have limits.
     """
 
     def __init__(self, policy: LocalPolicy, observer: Observer = UNOBSERVED, *, limited: bool = False) -> None:
@@ -277,7 +277,7 @@ class _Outcomes:
 class LocalCalls:
     """Answers messages by messages, as the service does that serves the same policy. Threads may share it.
 
-    What the service refuses for its size is answered here, except names, which have at most 512 bytes.
+    A request may be larger than the service takes. Its names and facts have the same limits.
     """
 
     def __init__(self, policy: LocalPolicy, observer: Observer = UNOBSERVED) -> None:
@@ -290,16 +290,16 @@ class LocalCalls:
         """Decide one tool.
 
         Raises:
-            InvalidRequest: a name is empty or too long.
+            InvalidRequest: a name is empty or too long, or the facts exceed a limit.
             BundleRefused: the bundle contradicts itself about a name, or lacks facts that a request can have.
         """
         return _check_tool_reply(self._check_tool(request.SerializeToString()))
 
     def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
-        """Decide many tools; a name that is empty or too long is an error of its item.
+        """Decide many tools; a name that is empty or too long, or facts over a limit, are an error of their item.
 
         Raises:
-            InvalidRequest: the name of the agent is too long.
+            InvalidRequest: the name of the agent is too long, or its facts exceed a limit.
             BundleRefused: the bundle contradicts itself about a name, or lacks facts that a request can have.
         """
         return pb.CheckToolsResponse.FromString(finish(self.encoded.check_tools(request.SerializeToString())))
@@ -308,7 +308,7 @@ class LocalCalls:
         """Decide one tool and explain the decision.
 
         Raises:
-            InvalidRequest: a name is empty or too long.
+            InvalidRequest: a name is empty or too long, or the facts exceed a limit.
             BundleRefused: the bundle contradicts itself, or lacks facts that a request can have.
         """
         return pb.ExplainToolResponse.FromString(self.encoded.explain_tool(request.SerializeToString()))

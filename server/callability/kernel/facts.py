@@ -364,11 +364,10 @@ class FactReader:
 
     What is read of an agent, a server and a tool is joined by `|` to the readings of a decision. Facts that are empty
     on the wire are all unknown. A label whose value is not declared is unknown and not understood, and so is such a
-    declared fact, unless it is asserted. Unless it is `limited`, labels and declared facts may be of any size.
+    declared fact, unless it is asserted.
     """
 
-    def __init__(self, rule_set: RuleSet, *, limited: bool = False) -> None:
-        self._limited = limited
+    def __init__(self, rule_set: RuleSet) -> None:
         facts = [fact for axis in rule_set.axes for fact in axis.facts]
         self._facts = {
             subject: tuple(fact for fact in facts if fact.subject == number) for subject, number in _SUBJECTS.items()
@@ -430,8 +429,7 @@ class FactReader:
         Raises:
             InvalidRequest: they are malformed, or have too many bytes.
         """
-        if self._limited:
-            limits.check_facts(data)
+        limits.check_facts(data)
         try:
             return message.FromString(data)
         except DecodeError:
@@ -446,9 +444,8 @@ class FactReader:
         name: str | None,
         not_understood: frozenset[str] = frozenset(),
     ) -> Readings:
-        if self._limited:
-            limits.check_labels(message.labels.values, subject)
-            limits.check_declared_facts(message.declared_facts.values, subject)
+        limits.check_labels(message.labels.values, subject)
+        limits.check_declared_facts(message.declared_facts.values, subject)
         found: dict[str, str] = {}
         sent = set(not_understood)
         for fact in self._facts[subject]:

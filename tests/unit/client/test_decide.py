@@ -98,3 +98,42 @@ def test_a_tool_with_half_a_surrogate_pair_in_its_name_is_unknown(client: Blocki
     decided = client.decide(inventory, None, ALL_SERVERS, "git:\ud800")
     assert decided.rejection == unknown_tool("git:\ud800", ["git:log"])
     assert client.check(inventory, "git", "\ud800") == UnknownTool("git:\ud800")
+
+
+@pytest.mark.parametrize("listed", [{"name": ""}, {}, {"name": None}, {"name": "x" * 600}, {"name": "é" * 300}])
+def test_a_tool_that_no_request_can_hold_is_held_back_for_good(client: BlockingClient, listed: dict[str, Any]) -> None:
+    """A server that lists it costs no other tool; the call gives the reason that a list gives, and needs no retry."""
+    inventory = Inventory()
+    inventory.put_server("git", ServerFacts(enabled=True, quarantined=False, labels=Labels()))
+    tools = [{"name": "log"}, listed]
+    inventory.replace_listed("git", tools, lambda tool: tool_facts(tool, config_denied=False, approval=NO_RECORD))
+    judgement = client.judge(inventory, visible=ALL_SERVERS)
+    name = listed.get("name") or ""
+    assert {tool.tool: str(tool.status) for tool in judgement.tools} == {"log": "callable", name: "disabled_unknown"}
+    assert client.decide(inventory, None, ALL_SERVERS, "git:log").rejection is None
+    _assert_is_held_back(client, inventory, f"git:{name}")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{f"key-{number}": "value" for number in range(65)}, {"k" * 129: "value"}, {"": "value"}, {"key": "v" * 513}],
+    ids=["many", "long key", "empty key", "long value"],
+)
+def test_a_tool_whose_facts_a_service_refuses_is_held_back_for_good(
+    client: BlockingClient, labels: dict[str, str]
+) -> None:
+    """A client in this process has the limits of the service, in a judgement as in a call; Go answers alike."""
+    inventory = Inventory()
+    inventory.put_server("git", ServerFacts(enabled=True, quarantined=False, labels=Labels()))
+    inventory.put_tool("git", "log", tool_facts({}, config_denied=False, approval=NO_RECORD, labels=labels))
+    judgement = client.judge(inventory, visible=ALL_SERVERS)
+    assert [str(tool.status) for tool in judgement.tools] == ["disabled_unknown"]
+    _assert_is_held_back(client, inventory, "git:log")
+
+
+def _assert_is_held_back(client: BlockingClient, inventory: Inventory, name: str) -> None:
+    rejected = client.decide(inventory, None, ALL_SERVERS, name).rejection
+    assert rejected is not None
+    content = rejected["structuredContent"]
+    assert (content["status"], content["lifted_by"], content["retry"]) == ("disabled_unknown", "undetermined", "never")
+    assert "Retrying does not help." in rejected["content"][0]["text"]

@@ -327,14 +327,25 @@ def test_facts_are_made_of_a_tool_as_any_library_lists_it(listed: object) -> Non
     assert dict(inventory.texts) == {"git__read": ToolText("Reads.", {"type": "object"}, annotations)}
 
 
-def test_what_is_not_as_mcp_says_is_refused() -> None:
-    """In place of a fact that nobody claimed."""
-    with pytest.raises(ValueError, match="readOnlyHint"):
-        tool_facts({"name": "t", "annotations": {"readOnlyHint": "yes"}}, config_denied=False, approval=None)
+@pytest.mark.parametrize(
+    "annotations", [{"readOnlyHint": "yes"}, {"openWorldHint": 1}, "read-only", 5, ["readOnlyHint"]]
+)
+def test_annotations_that_are_not_as_mcp_says_are_unknown(annotations: object) -> None:
+    """In place of a fact that nobody claimed; a server that lists them costs no other tool."""
+    listed = {"name": "t", "annotations": annotations}
+    facts = tool_facts(listed, config_denied=False, approval=NO_RECORD)
+    assert {field.name for field, _ in facts.ListFields()} == {"config_denied", "approval", "labels", "declared_facts"}
+    inventory = Inventory()
+    inventory.put_server("git", _server(OPEN))
+    inventory.replace_listed("git", [{"name": "good"}, listed], lambda each: facts)
+    assert inventory.texts["git:good"] == ToolText()
+    assert inventory.texts["git:t"].annotations == (annotations if isinstance(annotations, dict) else None)
+
+
+def test_a_mistake_of_the_proxy_is_an_error() -> None:
+    """It is made where the proxy is written, and not by a server."""
     inventory = Inventory()
     inventory.put_server("git", ServerFacts())
-    with pytest.raises(ValueError, match="no name"):
-        inventory.replace_listed("git", [{}], lambda each: ToolFacts())
     with pytest.raises(ValueError, match="caller_refuses"):
         inventory.put_tool("git", "t", ToolFacts(), refusal="Never.")
     with pytest.raises(KeyError):
