@@ -49,8 +49,8 @@ var ErrDuplicateTool = errors.New("callability: two tools have the same qualifie
 var ErrMalformedText = errors.New("callability: the text of a tool is not JSON")
 
 // An EntryError says what is wrong with a tool or a server of an inventory. It wraps an *[ItemError], for which the tool, or
-// every tool of the server, is held back; [ErrDuplicateTool], for which both tools are left out of what agents see; or
-// [ErrMalformedText], for which the tool has no schema or annotations.
+// every tool of the server, is held back; [ErrDuplicateTool], for which both tools are left out of what agents see, or the
+// second one if a server lists a name twice; or [ErrMalformedText], for which the tool has no schema or annotations.
 type EntryError struct {
 	// Server and Tool are names. Tool is empty if the error is about the server.
 	Server, Tool string
@@ -102,33 +102,34 @@ func (i *Inventory) Put(server string, tool ToolEntry) error {
 	return errors.Join(wrong...)
 }
 
-// Replace replaces all tools of a server. What is equal to what was there is not decided again. An error joins those of Put
-// for each tool that has one; the others are as if it was not there.
+// Replace replaces all tools of a server. What is equal to what was there is not decided again. If a name is listed twice,
+// the first one counts. An error joins those of Put for each tool that has one; the others are as if it was not there.
 func (i *Inventory) Replace(server string, tools []ToolEntry) error {
 	var wrong []error
-	texts, last := make([]*ToolText, len(tools)), make(map[string]int, len(tools))
+	texts, first := make([]*ToolText, len(tools)), make(map[string]int, len(tools))
 	for place, tool := range tools {
 		var err error
 		if texts[place], err = tool.Text.checked(); err != nil {
 			wrong = append(wrong, &EntryError{server, tool.Name, err})
 		}
-		if _, again := last[tool.Name]; again {
+		if _, again := first[tool.Name]; again {
 			wrong = append(wrong, &EntryError{server, tool.Name, fmt.Errorf("%w: it is listed twice", ErrDuplicateTool)})
+			continue
 		}
-		last[tool.Name] = place
+		first[tool.Name] = place
 	}
 	after := i.update(server, func(before *listedServer) *listedServer {
 		before = orUnknown(before, server)
-		every := make([]*listedTool, 0, len(last))
+		every := make([]*listedTool, 0, len(first))
 		for place, tool := range tools {
-			if last[tool.Name] == place {
+			if first[tool.Name] == place {
 				every = append(every, before.listed(i.Adapter, tool, texts[place]))
 			}
 		}
 		return before.withTools(every)
 	})
 	for place, tool := range tools {
-		if last[tool.Name] == place {
+		if first[tool.Name] == place {
 			wrong = append(wrong, after.wrong(i.Adapter, server, tool.Name)...)
 		}
 	}

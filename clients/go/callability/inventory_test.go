@@ -258,7 +258,7 @@ func TestEachErrorOfAnInventoryNamesItsServerAndTool(t *testing.T) {
 		"a server":         {inventory.PutServer(long, openServer), []callability.EntryError{{Server: long}}},
 		"a tool":           {put("git", callability.ToolEntry{Name: "a", Facts: facts, Text: malformed}), []callability.EntryError{{Server: "git", Tool: "a"}, {Server: "git", Tool: "a"}}},
 		"a tool of it":     {put(long, entry("a", openTool)), []callability.EntryError{{Server: long, Tool: "a"}}},
-		"tools":            {put("files", callability.ToolEntry{Name: "c", Text: malformed}, entry("b", openTool), entry("b", facts)), []callability.EntryError{{Server: "files", Tool: "c"}, {Server: "files", Tool: "b"}, {Server: "files", Tool: "b"}}},
+		"tools":            {put("files", callability.ToolEntry{Name: "c", Text: malformed}, entry("b", facts), entry("b", openTool)), []callability.EntryError{{Server: "files", Tool: "c"}, {Server: "files", Tool: "b"}, {Server: "files", Tool: "b"}}},
 		"a qualified name": {errors.Join(put("x", entry("y:z", openTool)), put("x:y", entry("z", openTool))), []callability.EntryError{{Server: "x:y", Tool: "z"}}},
 	} {
 		var found []callability.EntryError
@@ -302,7 +302,7 @@ func TestOneBadItemIsOneBadItem(t *testing.T) {
 	deep := strings.Repeat("[", 4_000_000)
 	err := inventory.Replace("git", []callability.ToolEntry{
 		described("good", `{}`), described("empty", ""), described("cut", "{"), described("two", "{} {}"), described("deep", deep),
-		described("", `{}`), described("again", `{}`), described("again", `{}`),
+		described("", `{}`), described("again", `{"first":1}`), described("again", `{"second":1}`),
 	})
 	for _, wanted := range []string{
 		`tool "cut" of server "git"`, `tool "two" of server "git"`, `tool "deep" of server "git"`, `[NAME_EMPTY]`,
@@ -327,6 +327,7 @@ func TestOneBadItemIsOneBadItem(t *testing.T) {
 	result, err := judgement.Discovery(callability.Discovery{Query: "does", Found: judgement.CallableNames()})
 	if err != nil || !strings.Contains(result.Text, `{"name":"git:good","server":"git","description":"Does good.","inputSchema":{}}`) ||
 		!strings.Contains(result.Text, `{"name":"git:cut","server":"git","description":"Does cut."}`) ||
+		!strings.Contains(result.Text, `{"name":"git:again","server":"git","description":"Does again.","inputSchema":{"first":1}}`) ||
 		!strings.Contains(result.Text, `"total":6`) {
 		t.Errorf("found %s and %v", result.Text, err)
 	}
