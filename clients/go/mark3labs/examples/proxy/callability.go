@@ -48,9 +48,8 @@ func factsOf(tool toolRecord) callability.ToolFacts {
 		ConfigDenied: callability.Known(tool.Denied), Approval: callability.NoRecord(),
 		Annotations: &callability.Annotations{}, Labels: callability.NoLabels(),
 	}
-	status := map[string]callability.ApprovalStatus{
-		"approved": callability.ApprovalApproved, "pending": callability.ApprovalPending, "changed": callability.ApprovalChanged,
-	}
+	status := map[string]callability.ApprovalStatus{"": callability.ApprovalApproved, "approved": callability.ApprovalApproved,
+		"pending": callability.ApprovalPending, "changed": callability.ApprovalChanged}
 	switch {
 	case tool.Damaged:
 		facts.Approval = callability.Approval{}

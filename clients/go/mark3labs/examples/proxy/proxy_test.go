@@ -170,3 +170,17 @@ func TestAGatewayKeepsEveryLaw(t *testing.T) {
 		return connected(t, serving, called)
 	})
 }
+
+func TestAToolThatIsSwitchedOffHasNoOtherLock(t *testing.T) {
+	stored := &store{}
+	stored.putServer("notes", serverRecord{Enabled: true})
+	stored.putTool(toolRecord{Server: "notes", Name: "read", Disabled: true})
+	guarded := newGuard(stored)
+	if err := guarded.sync(); err != nil {
+		t.Fatal(err)
+	}
+	found := guarded.inventory.Decide(t.Context(), guarded.policy(), agent, guarded.scope, "notes:read")
+	if status, remaining := found.Verdict.Status(), found.Verdict.Remaining(); status != callability.StatusDisabledByUser || len(remaining.Steps)+len(remaining.FindOut) > 0 {
+		t.Errorf("found %s and %+v", status, remaining)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (s serverConfig) entries(tools []*mcp.Tool) ([]callability.ToolEntry, error
 	return slices.Collect(maps.Values(found)), nil
 }
 
-// approval is what the user has said of a tool. A status that the proxy does not know is unknown, and locks.
+// approval is what the user has said of a tool. A status that the proxy does not know locks until somebody corrects it.
 func (s serverConfig) approval(name string) callability.Approval {
 	record, ok := s.Approvals[name]
 	if !ok {
@@ -115,5 +116,5 @@ func (s serverConfig) approval(name string) callability.Approval {
 		"": callability.ApprovalApproved, "approved": callability.ApprovalApproved,
 		"pending": callability.ApprovalPending, "changed": callability.ApprovalChanged,
 	}[record.Status]
-	return callability.Record(callability.Known(record.Disabled), status)
+	return callability.Record(callability.Known(record.Disabled), cmp.Or(status, callability.ApprovalOther))
 }

@@ -323,7 +323,7 @@ func TestTheProxyOfAConfigCallsServersOverStdioAndHTTP(t *testing.T) {
 	config := &config{Policy: bundle(t), Servers: map[string]serverConfig{
 		"notes": {Command: os.Args[0], DisabledTools: []string{"erase_note"}},
 		"web":   {URL: remote.URL},
-		"down":  {Command: "no-such-program", Approvals: map[string]approvalConfig{"read_note": {}}},
+		"down":  {Command: "no-such-program", Approvals: map[string]approvalConfig{"read_note": {}, "other": {Status: "x"}}},
 		"off":   {Command: "no-such-program", Disabled: true, DisabledTools: []string{"read_note"}},
 	}}
 	log := discard()
@@ -339,6 +339,7 @@ func TestTheProxyOfAConfigCallsServersOverStdioAndHTTP(t *testing.T) {
 		"web:fetch":        `done fetch`,
 		"notes:erase_note": `"status":"disabled_by_config"`,
 		"down:read_note":   `\"down\" is not connected`,
+		"down:other":       `"lifted_by":"undetermined","retry":"never"`,
 		"off:read_note":    `"status":"server_disabled"`,
 		"notes:read":       `Similar names: \"notes:read_note\"`,
 	} {
