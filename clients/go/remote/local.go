@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,12 +148,12 @@ func (l *Local) follow(ctx context.Context) error {
 	defer connection.Close()
 	stream, err := v1.NewPolicyServiceClient(connection).WatchPolicy(ctx, &v1.WatchPolicyRequest{BundleDigest: l.digest()})
 	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	for {
 		message, err := stream.Recv()
 		if err != nil {
-			return errors.Join(err, context.Cause(ctx))
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		if err := l.take(ctx, message); err != nil {
 			return err

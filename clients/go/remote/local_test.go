@@ -87,8 +87,13 @@ func received(t *testing.T, what string, from chan time.Time) time.Time {
 
 func TestALocalPolicyIsConfirmedAgainAfterANetworkForgotItsConnection(t *testing.T) {
 	service, address := stream(t)
-	between := relayTo(t, address)
-	local := followed(t, dial(t, between.address()), remote.LocalOptions{MaxAge: time.Hour})
+	between, seen := relayTo(t, address), &recorder{}
+	client, err := remote.Dial([]string{between.address()}, remote.WithHooks(seen.hooks()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	local := followed(t, client, remote.LocalOptions{MaxAge: time.Hour})
 	received(t, "a stream", service.started)
 	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
 	between.forget()
@@ -97,6 +102,9 @@ func TestALocalPolicyIsConfirmedAgainAfterANetworkForgotItsConnection(t *testing
 		age, found := local.Age()
 		return found && age < time.Since(again)
 	})
+	if !seen.has(`msg=policy_stream_lost why="no heartbeat in time"`) {
+		t.Errorf("found %s", seen.text())
+	}
 }
 
 // TestTheFileOfALocalIsWrittenAgain removes and replaces the file while the service confirms the policy.
