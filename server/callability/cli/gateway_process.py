@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -34,7 +33,7 @@ from callability.gateway.serving.lifecycle import OutputLost, run
 from callability.gateway.serving.listening import HttpPort, UserSocket
 from callability.kernel.conditions import SEMANTICS
 from callability.process.address import AddressRefused
-from callability.process.background import end_tasks, in_background
+from callability.process.background import end_tasks, in_background, stop_signals
 from callability.process.metrics import expose
 from callability.process.uvicorn_server import StopSignals
 from callability.records.format import By
@@ -323,7 +322,7 @@ async def _run(
     Raises:
         AddressRefused, ConfigRefused, OutputLost, PolicyRefused: why it ended.
     """
-    signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    signals = StopSignals(*stop_signals())
     running = asyncio.create_task(run(options, transport, port, agent, _report_start, signals))
     try:
         if options.beginning is not None:

@@ -207,7 +207,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Prove a policy, and answer proxies over gRPC until SIGTERM or SIGINT.
+    """Prove a policy, and answer proxies over gRPC until SIGTERM, SIGINT or SIGHUP.
 
     A bundle comes from `callability bundle build --with-rule-files`; one whose sequence number is lower than that of
     the last is refused. An edit of the policy takes effect while the service runs if it is proved and passes its tests;

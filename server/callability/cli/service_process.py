@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from callability.files.certificates import CertificateRefused
 from callability.files.policy_origin import PolicyOrigin, origin_at
 from callability.otel.traces import NoTraces, check_traces, start_traces
 from callability.process.address import AddressRefused, check_listen
-from callability.process.background import in_background
+from callability.process.background import in_background, stop_signals
 from callability.process.logs import fields
 from callability.process.metrics import expose
 from callability.records.recorder import RecordOptions
@@ -162,7 +161,7 @@ class Serving:
 
 def _stop_signals() -> asyncio.Event:
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     return stopping
 

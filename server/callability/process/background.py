@@ -1,8 +1,9 @@
-"""Work that an event loop goes on beside: the output of a child process, and tasks that last as long as a block."""
+"""What an event loop goes on beside: the output of a child process, tasks of a block, and signals to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import IO, Any
@@ -52,3 +53,9 @@ async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
     for each in tasks:
         each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a program: not SIGHUP if it was started to outlive its terminal, as by `nohup`."""
+    outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGTERM, signal.SIGINT) if outlives else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

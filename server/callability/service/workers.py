@@ -276,8 +276,9 @@ async def _run(stream: BufferedRWPair) -> None:
     hand_over_traces = start_traces(SERVICE_NAME) if start.options.traces else lambda: None
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    # A terminal sends it to the first process too, which then ends its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A terminal sends them to the first process too, which then ends its workers.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     try:
         instance = Instance(start.options, start.edition.checked)
     except (AddressRefused, CallersRefused, CertificateRefused) as error:

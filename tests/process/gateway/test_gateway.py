@@ -43,7 +43,7 @@ from support.gateways import (
     text_of,
     write_config,
 )
-from support.running import serving, start
+from support.running import COMMAND, serving, start
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
 
@@ -431,6 +431,19 @@ def test_upstream_processes_end_with_the_gateway(how: str, tmp_path: Path) -> No
             process.send_signal(signal.Signals[how.split(maxsplit=1)[0]])
         assert process.wait(timeout=120) == 0
         assert [child for child in children if not _gone(child)] == []
+
+
+def test_a_gateway_that_was_started_to_outlive_its_terminal_ignores_its_end(tmp_path: Path) -> None:
+    """As `nohup` starts it."""
+    command = ["nohup", *COMMAND, "gateway", "--config", str(write_config(tmp_path, {}))]
+    http = ["--transport", "http", "--address", "127.0.0.1:0"]
+    with subprocess.Popen([*command, *http], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line, status = process.stdout.readline(), Path(f"/proc/{process.pid}/status").read_text()
+        process.terminate()
+        process.communicate(timeout=120)
+    assert "http://127.0.0.1:" in line
+    assert int(status.split("SigIgn:")[1].split()[0], 16) & 1 << signal.SIGHUP - 1
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -54,7 +54,19 @@ def _code(call: grpc.Future[Any]) -> str:
     return error.code().name if isinstance(error, grpc.RpcError) else "OK"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_was_started_to_outlive_its_terminal_is_not_stopped_with_it() -> None:
+    """As `nohup` starts it; its terminal sends SIGHUP to every process."""
+    with service("--workers", "2", before=["nohup"]) as running:
+        workers = children_of(running.process.pid)
+        assert len(workers) == 2
+        for each in (running.process.pid, *map(int, workers)):
+            os.kill(each, signal.SIGHUP)
+        with grpc.insecure_channel(running.address) as channel:
+            assert CallabilityServiceStub(channel).CheckTool(QUESTION, wait_for_ready=True, timeout=60).revision
+        assert (running.process.poll(), children_of(running.process.pid)) == (None, workers)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_calls_in_flight_are_answered_when_the_service_is_stopped(number: signal.Signals) -> None:
     """Including calls that gRPC has read and not yet handed over; and the process exits with 0."""
     with service() as running, RawConnection(running.address) as caller:

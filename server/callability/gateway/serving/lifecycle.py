@@ -6,7 +6,6 @@ Over stdio it limits what an agent is sent and does not read, and answers messag
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -21,6 +20,7 @@ from callability.gateway.serving.listening import HttpPort, UserSocket
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.serving.status_socket import status_socket
 from callability.gateway.serving.streams import limit_unread, readable
+from callability.process.background import stop_signals
 from callability.process.uvicorn_server import StopSignals
 
 Transport = Literal["stdio", "http", "unix"]
@@ -52,7 +52,7 @@ async def run(
         OutputLost: an answer cannot be written over stdio.
     """
     if signals is None:
-        signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        signals = StopSignals(*stop_signals())
     # What cannot be listened on is refused before any server is run.
     lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with nullcontext() if transport == "stdio" else _listening_at(port, options) as listener:
