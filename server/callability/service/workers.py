@@ -458,7 +458,7 @@ class Workers(Collector):
         while not self._stopping.is_set():
             report: Report = pickle.load(stream)
             if report.fault:
-                return report.fault
+                return f"worker {number} cannot serve: {report.fault}" if started.done() else report.fault
             each.decides = report.decides
             if not started.done():
                 started.set_result(None)

@@ -25,7 +25,7 @@ from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.bundles import EXAMPLES, SHIPPED, checked_of, policy_of
-from support.callers import tls_channel
+from support.callers import tls_channel, token_entry, write_callers
 from support.certificates import Authority
 from support.checkout import POLICY
 from support.commands import callability
@@ -236,6 +236,21 @@ def test_a_worker_that_cannot_be_started_is_started_later(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(subprocess, "Popen", started)
     uvloop.run(story())
+
+
+def test_a_worker_whose_callers_are_refused_is_named_and_starts_once_they_are_correct(tmp_path: Path) -> None:
+    """The other one serves meanwhile, by the callers of before."""
+    path, log = write_callers(tmp_path, gateway={"tokens": [token_entry("x" * 32)], "may": ["check"]}), tmp_path / "log"
+    good = path.read_text()
+    with service("--workers", "2", "--metrics-address", "127.0.0.1:0", "--callers", str(path), log=log) as running:
+        served = Served(running, tmp_path, log)
+        path.write_text('{"callers": 5}')
+        eventually(lambda: served.log.count("the edit of the callers is refused") == 2)
+        os.kill(served.processes()[0], signal.SIGKILL)
+        eventually(lambda: re.search(r"callers\.json:1:13: .*; it is started again", served.log))
+        assert re.search(r"worker \d cannot serve: .*callers\.json:1:13: .*; it is started again", served.log)
+        path.write_text(good)
+        eventually(lambda: served.values("callability_workers_running") == {"": 2})
 
 
 def test_a_stop_drains_all_workers(workers: Served) -> None:
