@@ -218,8 +218,8 @@ def gateway(
     gateway exits and ends the processes of its servers when standard input closes (stdio), or at SIGTERM, SIGINT or
     SIGHUP. Over HTTP, its URL is written to standard output. With `--transport unix`, agents join by `callability
     connect`, on a socket that only this user reaches. With `--check`, no server is started and no address is
-    listened on. Exit code 0: stopped, or no errors. 1: the config or the policy is refused. 2: usage error, or an
-    address that cannot be listened on.
+    listened on. Exit code 0: stopped, or no errors. 1: the config or the policy is refused. 2: usage error, an
+    address that cannot be listened on, or a place where records cannot go.
     """
     log_to_standard_error(log_level, log_format)
     if not check and (strict or form is not ReportFormat.TEXT):

@@ -216,7 +216,7 @@ def serve(
     `$CALLABILITY_SERVE_TLS_KEY` in the environment, and `tls_key` in the file. An option counts before a variable, and
     a variable before the file. After a signal, calls in flight have at most 5 seconds to finish, and new calls are
     refused. Exit code 0: stopped by a signal. 1: the policy, the callers, a certificate or the file with settings is
-    refused. 2: the address or a variable is refused, or an option is wrong.
+    refused. 2: the address, the place of records or a variable is refused, or an option is wrong.
     """
     given = {name: value for name, value in locals().items() if name in SETTINGS}
     given["bundle_key"] = key_files(bundle_key, "--bundle-key", MAX_KEYS) or None

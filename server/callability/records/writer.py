@@ -76,7 +76,7 @@ class Destination:
             path.mkdir(mode=0o700, exist_ok=True)
             status = path.stat()
         except OSError as error:
-            why = (error.strerror or "error").lower()
+            why = "not a directory" if isinstance(error, FileExistsError) else (error.strerror or "error").lower()
             raise DestinationRefused(f"records cannot be written to {as_code(self.place)}: {why}") from None
         if status.st_uid != os.geteuid():
             found = f"{as_code(self.place)} belongs to user {status.st_uid}, and records go to a directory of one's own"

@@ -430,6 +430,7 @@ def test_records_go_to_no_place_that_is_open_to_others_or_the_channel_of_mcp(tmp
     for place, words in (
         (str(tmp_path / "open"), "is open to others, as its mode is 755: run chmod 700 on it"),
         (str(tmp_path / "no" / "parent"), "no such file or directory"),
+        (str(config), "not a directory"),
         ("-", "records cannot go to standard output over stdio: it is the channel of MCP; name a directory"),
     ):
         done = callability("gateway", "--config", str(config), "--records", place)
