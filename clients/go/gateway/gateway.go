@@ -179,15 +179,13 @@ const maxDepth = 5
 
 // parameters are the names of what a schema takes, and its descriptions; none if it cannot be read.
 func parameters(written json.RawMessage) (names, texts []string) {
-	var schema struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	if json.Unmarshal(written, &schema) != nil {
+	var schema, properties map[string]json.RawMessage
+	if json.Unmarshal(written, &schema) != nil || json.Unmarshal(schema["properties"], &properties) != nil {
 		return nil, nil
 	}
-	names = slices.Sorted(maps.Keys(schema.Properties))
+	names = slices.Sorted(maps.Keys(properties))
 	for _, name := range names {
-		texts = append(texts, textsOf(schema.Properties[name], maxDepth)...)
+		texts = append(texts, textsOf(properties[name], maxDepth)...)
 	}
 	return names, texts
 }
@@ -222,23 +220,27 @@ type Call struct {
 // Decide answers a call of the tool that calls others. If the result is not nil, the agent reads it, and nothing is called.
 func (g *Gateway) Decide(ctx context.Context, caller Caller, arguments []byte) (Call, *callability.Result) {
 	g.check()
-	var given struct{ Name, Arguments json.RawMessage }
+	// Not a struct, whose fields other spellings such as `NAME` would set too.
+	var given map[string]json.RawMessage
 	var name string
 	switch {
 	case len(arguments) > 0 && json.Unmarshal(arguments, &given) != nil:
 		return Call{}, notDone("the arguments must be an object")
-	case json.Unmarshal(given.Name, &name) != nil || name == "":
+	case json.Unmarshal(given["name"], &name) != nil || name == "":
 		return Call{}, notDone("`name` must be text, and is empty or not given")
-	case string(given.Arguments) == "null":
-		given.Arguments = nil
-	case len(given.Arguments) > 0 && given.Arguments[0] != '{':
+	}
+	forwarded := given["arguments"]
+	switch {
+	case string(forwarded) == "null":
+		forwarded = nil
+	case len(forwarded) > 0 && forwarded[0] != '{':
 		return Call{}, notDone("`arguments` must be an object")
 	}
 	decision := g.Inventory.Decide(ctx, g.Policy(), caller.Agent, caller.Scope, name)
 	if !decision.Callable() {
 		return Call{}, decision.Rejection
 	}
-	return Call{decision.Tool.Server().Name(), decision.Tool.Name(), given.Arguments}, nil
+	return Call{decision.Tool.Server().Name(), decision.Tool.Name(), forwarded}, nil
 }
 
 func notDone(why string) *callability.Result {

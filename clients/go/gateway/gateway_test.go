@@ -67,6 +67,15 @@ func TestTheContextOfACallReachesTheRecordOfItsDecision(t *testing.T) {
 	}
 }
 
+func TestAnArgumentIsReadByItsExactNameAlone(t *testing.T) {
+	served := &gateway.Gateway{Inventory: inventory(t), Policy: shipped.Policy}
+	caller := gateway.Caller{Scope: callability.AllServers()}
+	call, result := served.Decide(t.Context(), caller, []byte(`{"name": "s:move", "NAME": "s:run", "Arguments": {"a": 1}}`))
+	if result != nil || call.Tool != "move" || call.Arguments != nil {
+		t.Errorf("found %+v and %v", call, result)
+	}
+}
+
 // found are the names of the tools that an agent finds.
 func found(t *testing.T, served *gateway.Gateway, query string) []string {
 	t.Helper()
