@@ -193,5 +193,5 @@ func (e *envelope) checkSignatures(keys map[string]ed25519.PublicKey) error {
 	if known {
 		return refuse(ErrBadSignature, "no signature by a trusted key is valid")
 	}
-	return refuse(ErrUnknownKey, "found signatures by %d keys, none of which is trusted", len(e.signatures))
+	return refuse(ErrUnknownKey, "found no signature by a key that is trusted, of %d in all", len(e.signatures))
 }
