@@ -18,7 +18,7 @@ const (
 	ReplicaServing
 	// ReplicaDown: it cannot be reached, or says that it does not serve.
 	ReplicaDown
-	// ReplicaSuspect: it did not answer in time, and has not said since that it serves.
+	// ReplicaSuspect: it did not answer in time or was unavailable, and has not said since that it serves.
 	ReplicaSuspect
 )
 
