@@ -21,6 +21,8 @@ const (
 	defaultMaxAge = time.Minute
 	// defaultHeartbeat is for a service that does not state how often it says that nothing has changed.
 	defaultHeartbeat = 30 * time.Second
+	// firstMessage is how long a replica may take to its first message, the time to connect included: another may serve.
+	firstMessage = 5 * time.Second
 	// renewal is how often the file is marked as confirmed.
 	renewal = 5 * time.Second
 	// maxPause is the longest wait before the service is followed again.
@@ -129,8 +131,8 @@ func (l *Local) Run(ctx context.Context) error {
 
 func (l *Local) hooks() callability.Hooks { return l.client.settings.hooks }
 
-// errSilent ends a stream on which nothing came for longer than the service had stated.
-var errSilent = errors.New("no heartbeat in time")
+// errSilent ends a stream on which nothing came at first, or for longer than the service had stated.
+var errSilent = errors.New("no message in time")
 
 // errRunning refuses a second Run: both would write the file, and count what they confirm.
 var errRunning = errors.New("remote: found a Run of this Local under way, wanted one at a time")
@@ -139,7 +141,7 @@ var errRunning = errors.New("remote: found a Run of this Local under way, wanted
 func (l *Local) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(defaultHeartbeat, func() { cancel(errSilent) })
+	silence := time.AfterFunc(firstMessage, func() { cancel(errSilent) })
 	defer silence.Stop()
 	connection, err := l.client.connect()
 	if err != nil {

@@ -102,7 +102,28 @@ func TestALocalPolicyIsConfirmedAgainAfterANetworkForgotItsConnection(t *testing
 		age, found := local.Age()
 		return found && age < time.Since(again)
 	})
-	if !seen.has(`msg=policy_stream_lost why="no heartbeat in time"`) {
+	if !seen.has(`msg=policy_stream_lost why="no message in time"`) {
+		t.Errorf("found %s", seen.text())
+	}
+}
+
+// TestAReplicaThatHangsIsLeftForAnother has one that accepts connections and says nothing, as a process that was stopped does.
+func TestAReplicaThatHangsIsLeftForAnother(t *testing.T) {
+	_, address := stream(t)
+	hanging, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hanging.Close() })
+	seen := &recorder{}
+	client, err := remote.Dial([]string{address, hanging.Addr().String()}, remote.WithHooks(seen.hooks()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	local := followed(t, client, remote.LocalOptions{})
+	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
+	if !seen.has(`msg=policy_stream_lost why="no message in time"`) {
 		t.Errorf("found %s", seen.text())
 	}
 }
