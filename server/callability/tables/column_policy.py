@@ -250,8 +250,14 @@ def _missing(constant: Iterable[ColumnReader], columns: Columns) -> dict[str, st
     return {reader.name: reader.default for reader in constant if reader.name != "agent.name" or columns.agent is None}
 
 
-def _without(missing: Sequence[str], names: Sequence[str], read: Collection[str]) -> MissingColumns:
+_OTHER_SIGNS = frozenset(";\t|")
+"""What spreadsheets and exports write between columns if it is no comma."""
+
+
+def _without(missing: Sequence[str], names: Sequence[str], read: Collection[str]) -> UnfitColumn:
     """Return the error of a table without some columns of facts, and which of its own may be these misspelt."""
+    if len(names) == 1 and not _OTHER_SIGNS.isdisjoint(names[0]):
+        return UnfitColumn(f"the table has one column, {_list_names(names)}: separate its columns by commas")
     others = [name for name in names if name not in read and not name.endswith(".name")]
     near = {name: nearest(name, others) for name in missing}
     hint = ", ".join(f"`{found}` for `{name}`" for name, found in near.items() if found)

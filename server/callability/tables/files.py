@@ -25,6 +25,7 @@ from callability.tables.formats import (
     UnfitText,
     arrow_schema,
     check_arrow_files,
+    check_quotes,
     decoded,
     decoded_schema,
     names_in_csv,
@@ -59,6 +60,10 @@ ENDINGS = {
     ".jsonl": TableFormat.JSON_LINES,
     ".ndjson": TableFormat.JSON_LINES,
 }
+
+
+_PACKED = frozenset((".gz", ".bz2", ".xz", ".zst", ".zip"))
+_UNPACK = " (unpack it first)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,16 @@ class TableFile:
             # Names of columns are decoded here, and may not be UTF-8.
             _ = found.names
             return pa.schema([field.with_type(plain_form_type(field.type)) for field in found], found.metadata)
+
+    def check_text(self) -> None:
+        """Check that each row of a CSV file ends where a line does, whatever is in quotes.
+
+        Raises:
+            TableRefused: a quote is not closed, or the file cannot be read.
+        """
+        if self.format is TableFormat.CSV:
+            with self._refuse_unreadable():
+                check_quotes(self.path)
 
     def batches(self, facts: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield some of the columns of the file: at least one batch, which may be empty. The others are not read.
@@ -158,8 +173,8 @@ def _encode(field: pa.Field) -> pa.Field:
 def table_files(names: Iterable[str]) -> tuple[TableFile, ...]:
     """Return the files that some names stand for: files, directories, and patterns with `*`, `?` and `**`.
 
-    The files of a directory, at any depth, and those of a pattern are in the order of their paths. Arrow files are
-    checked here.
+    The files of a directory, at any depth, and those of a pattern are in the order of their paths. Arrow files, and
+    the quotes of CSV files, are checked here.
 
     Raises:
         TableRefused: a name stands for nothing that can be read.
@@ -170,6 +185,8 @@ def table_files(names: Iterable[str]) -> tuple[TableFile, ...]:
             raise TableRefused(f"{name}: only local files are read; copy it to this machine")
         for path in _paths(name):
             found.setdefault(path, TableFile(path, format_of(path)))
+    for file in found.values():
+        file.check_text()
     # Without a row, JSON lines have no columns that others could be compared with.
     with_columns = {path: file for path, file in found.items() if not file.is_empty_json} or found
     if arrow := [path for path, file in found.items() if file.format is TableFormat.ARROW]:
@@ -190,7 +207,7 @@ def format_of(path: Path) -> TableFormat:
         return ENDINGS[path.suffix.lower()]
     except KeyError:
         export = "(`callability diff --inventory` reads what `callability inventory` writes)"
-        hint = f" {export}" if path.suffix.lower() == ".json" else ""
+        hint = f" {export}" if path.suffix.lower() == ".json" else _UNPACK if path.suffix.lower() in _PACKED else ""
         raise TableRefused(f"{path}: the name must end in {', '.join(ENDINGS)}{hint}") from None
 
 
@@ -217,7 +234,7 @@ def _paths(name: str) -> Sequence[Path]:
         return files
     if path.is_file():
         return [path]
-    if path.exists():
+    if path.exists() or name == "-":
         raise TableRefused(f"{name}: is not a regular file; a table is read more than once: write it to a file first")
     matched = sorted(Path(each) for each in glob.glob(name, recursive=True) if Path(each).is_file())
     if not matched:

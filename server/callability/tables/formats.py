@@ -11,7 +11,7 @@ import json
 import pickle
 import re
 import sys
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -97,6 +97,49 @@ def _csv_reader(path: Path, types: dict[str, pa.DataType] | None = None) -> pa.c
             quoted_strings_can_be_null=False,
         ),
     )
+
+
+_QUOTES_PAIR = re.compile(
+    rb"""(?: [^"]++
+           | (?<=[^,\r\n])"                                            # a quote in a field that does not begin with one
+           | (?<![^,\r\n])" [^"\r\n]*+ (?: ""[^"\r\n]*+ )*+ "          # a quoted field, whatever follows it in its line
+           | (?<![^,\r\n])" [^"]*+ (?: ""[^"]*+ )*+ " (?![^,\r\n])     # one of several lines, with nothing after it
+         )*+""",
+    re.VERBOSE,
+)
+_ANOTHER = "wanted another quote at the end of this field: without it, the rows below are part of it; correct the row"
+
+
+def check_quotes(path: Path) -> None:
+    """Check that no quoted field of a CSV file takes in what follows it, since its quote is not closed.
+
+    Raises:
+        UnfitText: a quoted field of several lines goes on behind its second quote, or the file ends in it.
+        UnicodeDecodeError: what is there is no text.
+        OSError: the file cannot be read.
+    """
+    lines, rest = 1, b"\n"
+    with path.open("rb") as stream:
+        stream.seek(len(BOM_UTF8) if stream.read(len(BOM_UTF8)) == BOM_UTF8 else 0)
+        # The reader refuses a row of two blocks.
+        while len(rest) <= 2 * _BLOCK:
+            block = stream.read(_BLOCK)
+            rest += block
+            # What a quote means depends on the byte after it.
+            found = _QUOTES_PAIR.match(rest, 1, len(rest.rstrip(b'"') if block else rest))
+            assert found
+            lines += _line_ends(rest[1 : found.end()])
+            rest = rest[found.end() - 1 :]
+            if not block:
+                break
+    if len(rest) > 1:
+        getincrementaldecoder("utf-8")().decode(rest)
+        field = rest[1 : 1 + MAX_CHARACTERS].splitlines()[0].partition(b",")[0].decode(errors="replace")
+        raise UnfitText(f"line {lines:,}: found {as_code(field)}, {_ANOTHER}")
+
+
+def _line_ends(data: bytes) -> int:
+    return data.count(b"\n") or data.count(b"\r")
 
 
 def names_in_json_lines(path: Path) -> list[str]:
@@ -246,6 +289,7 @@ DAMAGED = "the file is damaged or not complete"
 _PREFIX = re.compile(r".*(?:input source '[^']*'|Is this a '\w+' file\?): (?:Invalid: )?", re.DOTALL)
 _VALUE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?.*invalid UTF8")
 _FIELDS = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+_GZIP = b"\x1f\x8b"
 _MAGIC = {TableFormat.PARQUET: b"PAR1", TableFormat.ARROW: b"ARROW1"}
 
 
@@ -265,12 +309,18 @@ def reason(path: Path, form: TableFormat, error: Exception) -> str:
 
 def _in_csv(path: Path, text: str) -> str:
     with path.open("rb") as stream:
-        if stream.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE):
-            # Spreadsheets write it. Its rows would be counted by bytes that are half a character.
-            return NOT_UTF_8
+        begins = stream.read(2)
+    if begins == _GZIP:
+        return "found a compressed file, wanted text: unpack it first"
+    if begins in (BOM_UTF16_LE, BOM_UTF16_BE):
+        # Spreadsheets write it. Its rows would be counted by bytes that are half a character.
+        return NOT_UTF_8
     if fields := _FIELDS.search(text):
         row, wanted, found = fields.groups()
-        return f"{f'{_place(row)}: ' if row else ''}found {found} fields, wanted {wanted}, as many as the header has"
+        place, noun = f"{_place(row)}: " if row else "", "field" if found == "1" else "fields"
+        return f"{place}found {found} {noun}, wanted {wanted}, as many as the header has"
+    if "straddling" in text:
+        return f"found a row of more than {_BLOCK:,} bytes, wanted a shorter one"
     if "Empty CSV" in text:
         return "found an empty file, wanted a first line with the names of the columns"
     if value := _VALUE.search(text):

@@ -360,7 +360,7 @@ def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
         ("broken.parquet", "cannot be read as parquet: the file is damaged or not complete: "),
         ("text.parquet", "cannot be read as parquet: found 6 bytes that begin with `hell`, wanted a file that begins"),
         ("text.arrow", "cannot be read as arrow: found 6 bytes that begin with `hello\\u000a`, wanted a file that"),
-        ("torn.csv", "cannot be read as csv: row 1: found 1 fields, wanted 2, as many as the header has"),
+        ("torn.csv", "cannot be read as csv: row 1: found 1 field, wanted 2, as many as the header has"),
         ("empty.csv", "cannot be read as csv: found an empty file, wanted a first line with the names of the columns"),
         (
             "odd.csv",

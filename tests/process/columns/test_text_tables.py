@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -204,3 +205,95 @@ def test_rows_are_counted_if_the_policy_reads_no_column_of_a_table(tmp_path: Pat
     done = _run("counts", path, "--allow-missing")
     assert done.returncode == 0
     assert done.stdout.startswith("3 rows\n             3  disabled_unknown, by rule `server-off`")
+
+
+_HEAD = f"server.name,tool.name,{','.join(FACTS)},note\n"
+_ROW = "git,{},true,false,false,false,approved,false,{}\n"
+
+
+def _rows(*notes: str) -> str:
+    return _HEAD + "".join(_ROW.format(f"tool-{number}", note) for number, note in enumerate(notes))
+
+
+@pytest.mark.parametrize(("mark", "end"), [("", "\n"), ("\ufeff", "\r")])
+@pytest.mark.parametrize(
+    ("text", "line", "field"),
+    [
+        (_rows("x", '"open', "y"), 3, '"open'),
+        (_rows("x", "y", '"open')[:-1], 4, '"open'),
+        (_rows("x", '"open', '"quoted"', "y"), 3, '"open'),
+        (_rows('"two\nlines"', '"one', "y", '"two', "z"), 4, '"one'),
+        (_rows('""', '"""', "y"), 3, '"""'),
+        (f'"{_rows("x")}', 1, '"server.name'),
+        (_rows("x", '"open ""', "y"), 3, '"open ""'),
+    ],
+)
+def test_a_quote_that_is_not_closed_is_an_error_in_its_line(
+    tmp_path: Path, text: str, line: int, field: str, mark: str, end: str
+) -> None:
+    """Without it, the rows after it would be part of one field, and not decided."""
+    path, output = tmp_path / "tools.csv", tmp_path / "out.csv"
+    path.write_text(mark + text.replace("\n", end), newline="")
+    done = _run("decide", path, "--output", output)
+    assert done.returncode == 1
+    found = f"found `{field}`, wanted another quote at the end of this field"
+    assert done.stderr.startswith(f"callability: {path}: cannot be read as csv: line {line}: {found}")
+    assert not output.exists()
+
+
+def test_quotes_that_pair_are_read_wherever_they_are(tmp_path: Path) -> None:
+    """Beside a quote in a field that does not begin with one, and text behind a quoted field of one line."""
+    notes = ('5" disk', '"two\nlines, ""quoted"""', '"a"b', 'a"b"c"', '"\n"', '""""', ' "x', "")
+    texts = ['5" disk', 'two\nlines, "quoted"', "ab", 'a"b"c"', "\n", '"', ' "x', ""]
+    path, output = tmp_path / "tools.csv", tmp_path / "out.csv"
+    for end in ("\n", "\r\n"):
+        path.write_text(_rows(*notes).replace("\n", end), newline="")
+        done = _run("decide", path, "--output", output, "--keep", "note")
+        assert (done.returncode, done.stderr) == (0, f"{len(notes)} rows in `{output}`: {len(notes)} callable\n")
+        assert [row["note"].replace("\r\n", "\n") for row in _read_csv(output)] == texts
+
+
+@pytest.mark.parametrize(
+    "note", ["x" * 500_000, '"' + "a\n" * 250_000 + '"', '"' + '""' * 250_000 + '"', '"q"' + "x" * 9]
+)
+def test_quotes_are_looked_at_in_rows_of_any_length(tmp_path: Path, note: str) -> None:
+    """A file is read in blocks, and a field may be in two of them."""
+    path = tmp_path / "tools.csv"
+    path.write_text(_rows(*[note] * 9))
+    counted = _run("counts", path)
+    assert (counted.returncode, counted.stdout.splitlines()[0]) == (0, "9 rows"), counted.stderr
+    path.write_text(_rows(*[note] * 9, '"open', "x"))
+    refused = _run("counts", path)
+    assert refused.returncode == 1
+    assert f'line {11 + 9 * note.count(chr(10)):,}: found `"open`' in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        ("a.csv", gzip.compress(b"server.name\n"), "found a compressed file, wanted text: unpack it first"),
+        ("a.csv", b"a,b\n1\n", "row 1: found 1 field, wanted 2, as many as the header has"),
+        (
+            "a.csv",
+            b"server.name\n" + b"x" * 4_000_000,
+            "found a row of more than 1,048,576 bytes, wanted a shorter one",
+        ),
+        (
+            "a.csv",
+            b"server.name;tool.name\ngit;log\n",
+            "has one column, `server.name;tool.name`: separate its columns by",
+        ),
+        (
+            "a.csv.gz",
+            b"",
+            "the name must end in .parquet, .pq, .arrow, .feather, .csv, .jsonl, .ndjson (unpack it first)",
+        ),
+    ],
+)
+def test_what_a_table_in_text_must_not_be_is_named(tmp_path: Path, name: str, data: bytes, sentence: str) -> None:
+    """With what to do about it."""
+    path = tmp_path / name
+    path.write_bytes(data)
+    done = _run("counts", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert sentence in done.stderr
