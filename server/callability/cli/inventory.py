@@ -94,6 +94,10 @@ def commands_of(files: GatewayFiles) -> Commands:
     return phrases(files.config.path, files.given, files.config.catalog)
 
 
+TABLE_ENDINGS = frozenset((".parquet", ".pq", ".arrow", ".feather", ".csv", ".jsonl", ".ndjson"))
+"""How the names of files end that `inventory decide` reads, which an inventory is not."""
+
+
 def inventory(
     context: typer.Context,
     config: ConfigOption,
@@ -113,10 +117,12 @@ def inventory(
     `callability diff --inventory` reads it. The enabled servers are connected; a server on stdio is started. The output
     contains names and facts, annotations among them, and no other text of a server. Exit code 0: written. 1: a file is
     refused, the output cannot be written, or a server cannot be connected (the others are written). 2: there is no such
-    agent.
+    agent, or the output has the name of a table, such as `tools.csv`.
     """
     if context.invoked_subcommand is not None:
         leave(f"the options of `inventory` do not go with `inventory {context.invoked_subcommand}`", 2)
+    if output is not None and output.suffix.lower() in TABLE_ENDINGS:
+        leave(f"{as_code(str(output))} is the name of a table, and an inventory is JSON: give it a name in .json", 2)
     log_to_standard_error(LogLevel.ERROR)
     files = sound_files(config, approvals)
     if agent:

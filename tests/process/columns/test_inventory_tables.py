@@ -18,6 +18,7 @@ import pytest
 from callability.compiler.bundle_writing import payload_of
 from callability.compiler.policy import load
 from callability.kernel.envelope import envelop
+from callability.tables.files import ENDINGS
 from support.checkout import DOCS, POLICY
 from support.commands import callability
 from support.documents import command_path, pattern, sessions_of
@@ -470,6 +471,20 @@ def test_the_options_of_the_export_do_not_go_with_a_table(tmp_path: Path) -> Non
     """`inventory` without a command writes the tools of a gateway."""
     done = callability("inventory", "--offline", "counts", str(_written(tmp_path, ".csv")))
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("ending", [*ENDINGS, ".CSV"])
+def test_an_inventory_of_a_gateway_has_not_the_name_of_a_table(tmp_path: Path, ending: str) -> None:
+    """It would be JSON, which no command reads as a table."""
+    config, output = tmp_path / "gateway.json", tmp_path / f"tools{ending}"
+    config.write_text('{"mcpServers": {}}')
+    done = callability("inventory", "--offline", "--config", str(config), "--output", str(output))
+    name = f"`{output}` is the name of a table"
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"callability: {name}, and an inventory is JSON: give it a name in .json\n",
+    )
+    assert not output.exists()
 
 
 def test_the_quick_start_of_the_page_works(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ COMMANDS = {
     "inventory diff": "inventory diff tools.csv --against policy --output",
 }
 """Each command that writes one file, up to the name of the file."""
-ENDINGS = {"inventory decide to Parquet": ".parquet", "inventory decide to Arrow": ".arrow"}
+ENDINGS = {"inventory": ".json", "inventory decide to Parquet": ".parquet", "inventory decide to Arrow": ".arrow"}
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_an_output_that_is_an_input_is_refused(place: Path, command: str, name: 
     """By its own name, and by that of a link."""
     before, output = (place / name).read_bytes(), place / name
     if linked:
-        output = place / "link.csv"
+        output = place / f"link{_ending(command)}"
         output.symlink_to(name)
     done = _run(place, command, output)
     assert (done.returncode, (place / name).read_bytes()) == (1, before)
