@@ -20,7 +20,7 @@ from callability.contract.finding import MAX_LISTED, as_code, did_you_mean
 from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files.spelling import Value
 from callability.gateway.config import ApprovalRecord
-from callability.gateway.config.approvals import ANY_FORM, Definitions, Fingerprint
+from callability.gateway.config.approvals import ANY_FORM, Definitions, Fingerprint, sort_sets
 from callability.gateway.offline import Inspected
 from callability.gateway.upstream import UpstreamTool
 
@@ -301,6 +301,7 @@ def show(
         str | None, typer.Argument(metavar="[TOOL]", help=f"A tool, {_EXACT}. Default: every tool.")
     ] = None,
     approvals: ApprovalsOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a tool's definition, and what changed since it was approved.
 
@@ -311,8 +312,29 @@ def show(
     named = None if tool is None else name_of(tool)
     files = sound_files(config, approvals)
     tools = tools_of(files, server)
-    for name in tools if named is None else (known_tool(tools, server, named),):
-        show_tool(files, server, tools[name])
+    shown = [tools[name] for name in (tools if named is None else (known_tool(tools, server, named),))]
+    if as_json:
+        typer.echo(json.dumps({"tools": [_shown_as_json(files, server, each) for each in shown]}, indent=2))
+        return
+    for each in shown:
+        show_tool(files, server, each)
+
+
+def _shown_as_json(files: GatewayFiles, server: str, tool: UpstreamTool) -> dict[str, object]:
+    """Return the approval of a tool, its definition and, if another form was recorded, that one, if it is kept."""
+    record = files.approvals.record(server, tool.name)
+    pin = record.sha256 if record is not None and record.is_pinned else None
+    if pin is not None and tool.fingerprint.matches(pin):
+        pin = None
+    before = None if pin is None else Definitions.beside(files.path).find(pin)
+    if before is not None:
+        sort_sets(before)
+    return {
+        **_approval(files, server, tool).as_json,
+        "definition": definition_of(tool),
+        "recorded_sha256": pin,
+        "recorded_definition": before,
+    }
 
 
 def approve(

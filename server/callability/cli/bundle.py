@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from callability.cli.options import MAX_KEYS, JsonOption, key_files, leave, read_keys
+from callability.cli.terminal import number_of
 from callability.contract.finding import as_code
 from callability.kernel.envelope import MAX_BYTES, BundleRefused, open_bundle
 from callability.kernel.policy import LocalPolicy, payload_in, read
@@ -20,18 +21,24 @@ from callability.process.regular_file import read_regular
 def as_data(policy: LocalPolicy, rule_files: Sequence[str]) -> dict[str, Any]:
     """Return what a bundle holds as JSON has it. Counts of any size are numbers."""
     return {
-        "revision": policy.revision,
-        "digest": policy.digest,
-        "sequence": policy.sequence,
-        "semantics": policy.semantics,
-        "bytes": policy.size,
-        "key_ids": [*policy.key_ids],
+        **_identity(policy),
         "rule_files": [*rule_files],
         "rule_sets": [_rule_set(each) for each in policy.rule_sets.values()],
         "actions": [
             {"name": each.name, "owner": each.owner, "fact": each.fact, "phrase": each.phrase}
             for each in policy.actions
         ],
+    }
+
+
+def _identity(policy: LocalPolicy) -> dict[str, Any]:
+    return {
+        "revision": policy.revision,
+        "digest": policy.digest,
+        "sequence": policy.sequence,
+        "semantics": policy.semantics,
+        "bytes": policy.size,
+        "key_ids": [*policy.key_ids],
     }
 
 
@@ -54,8 +61,10 @@ def _lines(policy: LocalPolicy, rule_files: Sequence[str]) -> Iterator[str]:
         yield rule_set.question.name
         yield f"  facts        {', '.join(rule_set.facts)}"
         yield f"  rules        {', '.join(rule.id for rule in rule_set.rules)}"
-        yield f"  proved       {counts.combinations:,} combinations, {counts.regions:,} regions, {counts.laws:,} laws"
-        yield f"  tested       {counts.witnesses:,} combinations by the reference evaluator, {counts.tests:,} tests"
+        proved = (counts.combinations, "combination"), (counts.regions, "region"), (counts.laws, "law")
+        yield f"  proved       {', '.join(number_of(*each) for each in proved)}"
+        tested = f"{number_of(counts.witnesses, 'combination')} by the reference evaluator"
+        yield f"  tested       {tested}, {number_of(counts.tests, 'test')}"
 
 
 def _rule_set(rule_set: RuleSet) -> dict[str, Any]:
@@ -75,6 +84,7 @@ def _rule_set(rule_set: RuleSet) -> dict[str, Any]:
     }
 
 
+_SIGNATURES = {"valid": "signature valid", "not_checked": "signatures not checked", "none": "not signed"}
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")]
 
 
@@ -91,6 +101,7 @@ def verify(
         int, typer.Option(metavar="NUMBER", min=0, help="The sequence number of the last bundle that was accepted.")
     ] = 0,
     rollback: Annotated[bool, typer.Option("--rollback", help="Accept a lower sequence number.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a bundle as a proxy does: its digest, its signatures, its sequence number and every number in it.
 
@@ -98,9 +109,21 @@ def verify(
     it. 1: it is refused, or a file cannot be read. 2: an option is wrong.
     """
     keys = read_keys(key_files(key, "--key", MAX_KEYS), "public_key") if key else None
-    policy = _read(file, _bytes(file), keys, accepted_sequence, rollback=rollback)
-    by = "signature valid" if keys else "signatures not checked" if policy.key_ids else "not signed"
-    typer.echo(f"{file}: valid, sequence {policy.sequence}, {by}, digest {policy.digest}")
+    try:
+        policy = read(_bytes(file), keys=keys, accepted_sequence=accepted_sequence, rollback=rollback)
+    except BundleRefused as refused:
+        if as_json:
+            answer = {"file": str(file), "accepted": False, "code": refused.code, "reason": str(refused)}
+            typer.echo(json.dumps(answer, indent=2))
+            raise typer.Exit(1) from None
+        _leave_refused(file, refused)
+    signature = "valid" if keys else "not_checked" if policy.key_ids else "none"
+    if as_json:
+        answer = {"file": str(file), "accepted": True, "signature": signature, **_identity(policy)}
+        typer.echo(json.dumps(answer, indent=2))
+    else:
+        by = _SIGNATURES[signature]
+        typer.echo(f"{file}: valid, sequence {policy.sequence}, {by}, digest {policy.digest}")
 
 
 def inspect(file: FileArgument, as_json: JsonOption = False) -> None:
@@ -110,7 +133,10 @@ def inspect(file: FileArgument, as_json: JsonOption = False) -> None:
     cannot be read.
     """
     data = _bytes(file)
-    policy = _read(file, data, None, 0, rollback=True)
+    try:
+        policy = read(data, rollback=True)
+    except BundleRefused as refused:
+        _leave_refused(file, refused)
     names = [each.name for each in payload_in(open_bundle(data)).rule_files]
     typer.echo(json.dumps(as_data(policy, names), indent=2) if as_json else as_text(policy, names))
 
@@ -122,10 +148,5 @@ def _bytes(file: Path) -> bytes:
         leave(f"`{file}` cannot be read: {(error.strerror or 'error').lower()}", 1)
 
 
-def _read(
-    file: Path, data: bytes, keys: dict[str, bytes] | None, accepted_sequence: int, *, rollback: bool
-) -> LocalPolicy:
-    try:
-        return read(data, keys=keys, accepted_sequence=accepted_sequence, rollback=rollback)
-    except BundleRefused as refused:
-        leave(f"{file}: {refused} [{refused.code}]", 1)
+def _leave_refused(file: Path, refused: BundleRefused) -> NoReturn:
+    leave(f"{file}: {refused} [{refused.code}]", 1)

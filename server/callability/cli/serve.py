@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -22,6 +23,7 @@ from callability.cli.options import (
     RECORDS,
     SHADOW,
     TRACES,
+    JsonOption,
     KeyFiles,
     LogLevel,
     MetricsOption,
@@ -41,11 +43,15 @@ from callability.cli.policy_service import (
 from callability.cli.served_policy import loading
 from callability.cli.service_settings import SETTINGS, Value, read_setting, settings_or_exit, unused_variables
 from callability.cli.terminal import number_of
+from callability.contract.finding import Finding, Severity, count_of, findings_data
 from callability.files.policy_origin import BundleOrigin, PolicyDirectory, PolicyOrigin, origin_at
 from callability.files.shipped_policy import shipped_policy
 from callability.kernel.limits import CONCURRENT_CALLS
 from callability.process.logs import LogFormat, log_to_standard_error
 from callability.records.recorder import RecordLevel
+
+if TYPE_CHECKING:
+    from callability.service.callers import Caller
 
 _TOKEN_BYTES = 32
 
@@ -53,8 +59,9 @@ _TOKEN_BYTES = 32
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The callers file.")],
     strict: Annotated[bool, typer.Option("--strict", help="Refuse the file for a warning too.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Check the callers file of a service, and print its findings.
+    """Check the callers file of a service, and print its findings and its callers.
 
     Exit code 0: no errors. 1: the file is refused. 2: usage error.
     """
@@ -63,13 +70,39 @@ def check(
     try:
         callers = load_callers(file)
     except CallersRefused as refused:
+        if as_json:
+            _print_callers(file, (), refused.findings, accepted=False)
         refuse(refused.findings, "the callers are refused")
+    if as_json:
+        _print_callers(file, callers.every, callers.warnings, accepted=not (strict and callers.warnings))
     print_findings(callers.warnings)
     if strict and callers.warnings:
         leave("the callers are refused: a warning is an error with `--strict`", 1)
     for caller in callers.every:
         known = f"{number_of(len(caller.tokens), 'token')}, {number_of(len(caller.certificates), 'certificate name')}"
         typer.echo(f"{caller.name}: {known}; may call {', '.join(sorted(caller.rights)) or 'nothing'}")
+
+
+def _print_callers(file: Path, callers: Iterable[Caller], findings: Sequence[Finding], *, accepted: bool) -> NoReturn:
+    """Print what was found as JSON, and exit with 0 if the file is accepted, and 1 otherwise."""
+    answer = {
+        "file": str(file),
+        "accepted": accepted,
+        "errors": count_of(Severity.ERROR, findings),
+        "warnings": count_of(Severity.WARNING, findings),
+        "callers": [
+            {
+                "name": caller.name,
+                "tokens": len(caller.tokens),
+                "certificates": len(caller.certificates),
+                "rights": sorted(caller.rights),
+            }
+            for caller in callers
+        ],
+        **findings_data(findings),
+    }
+    typer.echo(json.dumps(answer, indent=2))
+    raise typer.Exit(0 if accepted else 1)
 
 
 def token(

@@ -111,6 +111,29 @@ def test_an_older_bundle_is_refused_unless_it_is_a_rollback() -> None:
     assert callability(*arguments, "--rollback").returncode == 0
 
 
+def test_a_program_reads_whether_a_bundle_is_accepted(keys: Path) -> None:
+    """And why not; what identifies the bundle is as `inspect` has it."""
+    file, policy = keys / "signed.bundle", keys / "old.pub"
+    signed = ("--sequence", "12", "--sign", f"old={keys / 'old.pem'}", "--output", str(file))
+    assert callability("bundle", "build", str(POLICY), *signed).returncode == 0
+    inspected = json.loads(callability("bundle", "inspect", str(file), "--json").stdout)
+    for options, signature in (((), "not_checked"), (("--key", f"old={policy}"), "valid")):
+        done = callability("bundle", "verify", str(file), *options, "--json")
+        found = json.loads(done.stdout)
+        assert (done.returncode, found.pop("accepted"), found.pop("signature")) == (0, True, signature)
+        assert found.pop("file") == str(file)
+        assert found == {name: inspected[name] for name in found}
+        assert {"revision", "digest", "sequence", "key_ids"} <= found.keys()
+    assert json.loads(callability("bundle", "verify", str(SHIPPED), "--json").stdout)["signature"] == "none"
+    done = callability("bundle", "verify", str(file), "--accepted-sequence", "13", "--json")
+    assert (done.returncode, done.stderr, json.loads(done.stdout)) == (1, "", {
+        "file": str(file),
+        "accepted": False,
+        "code": "older-sequence",
+        "reason": "the bundle has sequence 12, which is older than 13",
+    })  # fmt: skip
+
+
 def test_what_a_bundle_holds_is_printed() -> None:
     """For people, and as JSON for programs."""
     policy = read(SHIPPED.read_bytes())

@@ -78,6 +78,12 @@ def test_a_tool_is_approved_in_one_form_and_its_change_is_shown(tmp_path: Path, 
     assert f"\nit changed after its approval:\n--- approved {digest}\n+++ now      " in said
     assert "\n   | Reads.\n-  | Whole files.\n+  | Whole disks.\n" in said
     now = said.partition("sha256: ")[2].partition("\n")[0]
+    [shown] = json.loads(approvals("show", "files", "read", "--json")[1])["tools"]
+    assert (shown["tool"], shown["approval"], shown["sha256"]) == ("read", "changed", now)
+    assert (shown["definition"]["description"], shown["recorded_sha256"]) == ("Reads.\nWhole disks.", digest)
+    assert shown["recorded_definition"] == shown["definition"] | {"description": READ["description"]}
+    every = json.loads(approvals("show", "files", "--json")[1])["tools"]
+    assert [(each["tool"], each["recorded_sha256"] is None) for each in every] == [("read", False), ("write", True)]
     code, _, error = approvals("approve", "files", "read", "--sha256", digest)
     assert (code, error.splitlines()[-1]) == (1, f"callability: tool `read` has changed: its SHA-256 is {now}")
     assert (tmp_path / "approvals.yaml").read_text() == record
@@ -97,6 +103,8 @@ def test_a_form_whose_text_is_not_kept_is_said_to_be_so(tmp_path: Path, approval
     assert said_first.endswith(f"it changed after it was recorded, and the text of that form, {'0' * 64}")
     assert shown_whole.startswith("name: read\n")
     assert "Harmless" not in said
+    [shown] = json.loads(approvals("show", "files", "--json")[1])["tools"]
+    assert (shown["recorded_sha256"], shown["recorded_definition"]) == ("0" * 64, None)
 
 
 def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_path: Path, approvals: Command) -> None:

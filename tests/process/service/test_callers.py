@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.callers import LONG_AGO, bearer, tls_channel, token_entry, write_callers
 from support.certificates import Authority
+from support.commands import callability
 from support.running import serving
 from support.services import SWITCHED_OFF, reason_of
 from support.waiting import eventually
@@ -128,6 +130,30 @@ def test_no_token_appears_in_the_log(known: Known) -> None:
     for token in ("gateway-token", "next-token", "people-token", "mistyped-token", "former-token"):
         assert token not in known.log
         assert token_entry(token)["sha256"] not in known.log
+
+
+def test_a_program_reads_what_a_callers_file_says(tmp_path: Path) -> None:
+    """Its callers, or the findings that refuse it, which are those of the text."""
+    file = write_callers(
+        tmp_path,
+        a={"tokens": [token_entry("one")], "may": ["watch", "check"]},
+        b={"tokens": [token_entry("two", expires=LONG_AGO)], "may": ["policy"]},
+    )
+    done = callability("callers", "check", str(file), "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, found["accepted"], found["errors"], found["warnings"]) == (0, "", True, 0, 1)
+    assert [each["code"] for each in found["findings"]] == ["expired-token"]
+    assert found["callers"] == [
+        {"name": "a", "tokens": 1, "certificates": 0, "rights": ["check", "watch"]},
+        {"name": "b", "tokens": 1, "certificates": 0, "rights": ["policy"]},
+    ]
+    strict = callability("callers", "check", str(file), "--json", "--strict")
+    assert (strict.returncode, json.loads(strict.stdout)["accepted"]) == (1, False)
+    file.write_text('{"callers": {"a": {"may": ["check"]}}}')
+    refused = callability("callers", "check", str(file), "--json")
+    found = json.loads(refused.stdout)
+    assert (refused.returncode, refused.stderr, found["accepted"], found["callers"]) == (1, "", False, [])
+    assert [each["severity"] for each in found["findings"]] == ["error"] * found["errors"]
 
 
 def test_an_edit_of_the_callers_takes_effect_and_a_bad_one_does_not(tmp_path: Path) -> None:
