@@ -255,7 +255,7 @@ OfflineOption = Annotated[bool, typer.Option("--offline", help="Connect no serve
 
 def list_approvals(
     config: ConfigOption,
-    server: Annotated[str | None, typer.Argument(metavar="[SERVER]", help="List only this server.")] = None,
+    server: Annotated[str | None, typer.Argument(metavar="SERVER", help="List only this server.")] = None,
     approvals: ApprovalsOption = None,
     waiting: WaitingOption = False,
     offline: OfflineOption = False,
@@ -297,9 +297,7 @@ def _explain_names(names: Sequence[str]) -> None:
 def show(
     server: ServerArgument,
     config: ConfigOption,
-    tool: Annotated[
-        str | None, typer.Argument(metavar="[TOOL]", help=f"A tool, {_EXACT}. Default: every tool.")
-    ] = None,
+    tool: Annotated[str | None, typer.Argument(metavar="TOOL", help=f"A tool, {_EXACT}. Default: every tool.")] = None,
     approvals: ApprovalsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -340,7 +338,7 @@ def _shown_as_json(files: GatewayFiles, server: str, tool: UpstreamTool) -> dict
 def approve(
     server: ServerArgument,
     config: ConfigOption,
-    tools: Annotated[list[str] | None, typer.Argument(metavar="TOOL...", help=f"Tools, each {_EXACT}.")] = None,
+    tools: Annotated[list[str] | None, typer.Argument(metavar="TOOL", help=f"Tools, each {_EXACT}.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Approve every tool with a plain name.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     sha256: Annotated[

@@ -25,7 +25,7 @@ STANDARD_OUTPUT = "-"
 
 def build(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
+        Path | None, typer.Argument(metavar="DIR", help="The directory of the policy. Default: the shipped one.")
     ] = None,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; `-` for standard output.")

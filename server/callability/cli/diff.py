@@ -204,7 +204,7 @@ def diff(
     new: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[NEW]", help="The directory of a policy, or a bundle with rule files. Default: the shipped one."
+            metavar="NEW", help="The directory of a policy, or a bundle with rule files. Default: the shipped one."
         ),
     ] = None,
     inventory: Annotated[

@@ -212,7 +212,7 @@ def explain(
     facts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FACT=VALUE]...",
+            metavar="FACT=VALUE",
             help="The facts, such as `server.enabled=false`, `tool.name=drop_table` or `approval.status=unknown`. A"
             " fact that is left out has its default.",
         ),

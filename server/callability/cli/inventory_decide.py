@@ -32,7 +32,7 @@ from callability.tables.files import ENDINGS, TableFile, TableRefused, kept_as, 
 
 FilesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="FILE...", help=f"Tables of tools: files ({', '.join(ENDINGS)}), directories or patterns."),
+    typer.Argument(metavar="FILE", help=f"Tables of tools: files ({', '.join(ENDINGS)}), directories or patterns."),
 ]
 BundleOrPolicyOption = Annotated[
     Path | None,

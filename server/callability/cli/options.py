@@ -85,7 +85,7 @@ PolicyOption = Annotated[
 ]
 _POLICY_OR_BUNDLE = "The directory of the policy, or a bundle with rule files. Default: the shipped one."
 PolicyOrBundleOption = Annotated[Path | None, typer.Option("--policy", metavar="DIR|BUNDLE", help=_POLICY_OR_BUNDLE)]
-PolicyArgument = Annotated[Path | None, typer.Argument(metavar="[DIR|BUNDLE]", help=_POLICY_OR_BUNDLE)]
+PolicyArgument = Annotated[Path | None, typer.Argument(metavar="DIR|BUNDLE", help=_POLICY_OR_BUNDLE)]
 PolicyAddressOption = Annotated[
     str | None,
     typer.Option("--policy-address", metavar="ADDRESS", help="Ask a `callability serve` at HOST:PORT or unix:PATH."),

@@ -177,7 +177,7 @@ def progress_bar() -> Iterator[OnProgress]:
         yield advance
 
 
-QuestionArgument = Annotated[str, typer.Argument(metavar="[QUESTION]", help=f"The question: {', '.join(QUESTIONS)}.")]
+QuestionArgument = Annotated[str, typer.Argument(metavar="QUESTION", help=f"The question: {', '.join(QUESTIONS)}.")]
 
 
 def rules(question: QuestionArgument = CALLABILITY.name) -> None:

@@ -56,7 +56,7 @@ _COLUMNS = ("tool", "status", "reason", "action", "detail")
 
 def preflight(
     tools: Annotated[
-        list[str] | None, typer.Argument(metavar="SERVER:TOOL...", help=f"The tools, at most {MOST_TOOLS}.")
+        list[str] | None, typer.Argument(metavar="SERVER:TOOL", help=f"The tools, at most {MOST_TOOLS}.")
     ] = None,
     file: Annotated[
         str,

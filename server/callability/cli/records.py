@@ -25,7 +25,7 @@ from callability.records.replay import Changed, Differences, Replay, Tally
 
 FilesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="FILES", help="Files, directories or patterns of files; `-` is standard input."),
+    typer.Argument(metavar="FILE", help="Files, directories or patterns of files; `-` is standard input."),
 ]
 AgainstOption = Annotated[
     Path, typer.Option(metavar="DIR|BUNDLE", help="The policy to decide by: a directory, or a bundle.")

@@ -50,7 +50,7 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new server.")],
     config: ConfigOption,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGUMENT...]", help="The program that serves on stdio.")
+        list[str] | None, typer.Argument(metavar="-- COMMAND ARGUMENT", help="The program that serves on stdio.")
     ] = None,
     url: Annotated[str, typer.Option("--url", metavar="URL", help="The address of a server on HTTP.")] = "",
     env: Annotated[
@@ -147,7 +147,7 @@ def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) 
 def deny(
     server: NameArgument,
     config: ConfigOption,
-    tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools of the server, by exact name.")],
+    tools: Annotated[list[str], typer.Argument(metavar="TOOL", help="Tools of the server, by exact name.")],
 ) -> None:
     """Deny tools of a server by its lists in the config, for every agent.
 
@@ -161,7 +161,7 @@ def deny(
 def allow(
     server: NameArgument,
     config: ConfigOption,
-    tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools of the server, by exact name.")],
+    tools: Annotated[list[str], typer.Argument(metavar="TOOL", help="Tools of the server, by exact name.")],
 ) -> None:
     """Stop denying tools of a server by its lists in the config.
 

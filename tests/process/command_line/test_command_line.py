@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from callability import __version__
+from callability.cli.application import COMMANDS, Group
 from callability.compiler import bundle_writing
 from callability.kernel import envelope
 from support.checkout import POLICY
@@ -364,6 +365,31 @@ def test_the_version_is_printed() -> None:
     assert callability("--version").stdout == f"callability {__version__}\n"
     for command in ("check", "test", "explain", "serve"):
         assert "Exit code" in " ".join(callability(command, "--help").stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("check", "[DIR|BUNDLE]"),
+        ("diff", "{OLD} [NEW]"),
+        ("explain", "[FACT=VALUE]..."),
+        ("inventory decide", "{FILE}..."),
+        ("tools deny", "{NAME} {TOOL}..."),
+        ("approvals list", "[SERVER]"),
+    ],
+)
+def test_a_usage_line_has_one_pair_of_brackets_around_an_argument(command: str, arguments: str) -> None:
+    """And says once that it may be repeated."""
+    usage = callability(*command.split(), "--help").stdout.splitlines()[0]
+    assert usage.endswith(f"callability {command} [OPTIONS] {arguments}")
+
+
+def test_no_usage_line_has_brackets_twice() -> None:
+    """Of no command."""
+    for name, command in COMMANDS.items():
+        for words in ([name, each] for each in command.commands) if isinstance(command, Group) else ([name],):
+            usage = callability(*words, "--help").stdout.partition("\n\n")[0]
+            assert not any(twice in usage for twice in ("[[", "{{", "...]...", "...}...")), usage
 
 
 def test_the_help_of_inventory_says_what_it_does_without_a_command() -> None:
