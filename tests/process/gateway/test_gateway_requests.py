@@ -87,6 +87,39 @@ async def test_an_agent_at_its_limit_of_requests_is_refused_and_others_are_serve
     assert (tmp_path / "gateway.log").read_text().count("agent `a` has 3 requests in progress") == 1
 
 
+async def test_a_large_request_waits_for_those_of_its_agent_and_for_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is read takes far more than its bytes: many of one agent at once would stop the answers to others."""
+    monkeypatch.setattr(http_sessions, "LARGE_BYTES_AT_ONCE", 150_000)
+    held = held_back(tmp_path, shelf(tmp_path, "it", READ))
+    config = write_config(tmp_path, {"it": held}, agents=agents_of({"a": ["it"], "b": ["it"]}))
+
+    def call(name: str, size: int, agent: str) -> dict[str, Any]:
+        arguments = {"name": name, "arguments": {"text": "x" * size}}
+        return modern("tools/call", {"name": "call_tool", "arguments": arguments}, **_of(agent))
+
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120, limits=UNLIMITED) as client:
+
+            async def answer(*of: Any) -> str:
+                return (await client.post(url, **call(*of))).text
+
+            first = asyncio.create_task(answer("it:read", 100_000, "a"))
+            # It waits for its server.
+            for of in [("no:tool", 100_000, "b"), ("no:tool", 0, "a")] * 10:
+                assert "there is no tool" in await answer(*of)
+            second = asyncio.create_task(answer("no:tool", 100_000, "a"))
+            # More than the limit is answered too, if it is alone.
+            for of in [("no:tool", 200_000, "b"), ("no:tool", 0, "a")] * 10:
+                assert "there is no tool" in await answer(*of)
+            assert not first.done()
+            assert not second.done()
+            (tmp_path / "released").touch()
+            assert "there is no tool" in await second
+            assert "there is no tool" not in await first
+
+
 async def test_an_agent_has_at_most_half_of_the_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the config says."""
     monkeypatch.setattr(http_sessions, "most_connections", lambda: 4)

@@ -112,27 +112,30 @@ class HttpRequests:
             return
         except _Gone:
             return
-        again = _replay(body, receive)
+        # What is read of a body takes far more memory than its bytes, so it waits for its turn first.
+        message: dict[str, Any] = {}
         try:
-            if not has_place and _is_request(body):
-                raise self._agents.refusal(_agent(scope))
-            with self._hold_id(scope, body, answer):
-                if _opens_session(scope, body):
-                    await self._opening(scope, again, answer)
-                else:
-                    await self._in_session(scope, again, answer)
+            async with self._agents.turn(_agent(scope), len(body)):
+                message = _message(body)
+                if not has_place and _is_request(message):
+                    raise self._agents.refusal(_agent(scope))
+                with self._hold_id(scope, message, answer):
+                    if _opens_session(scope, message):
+                        await self._opening(scope, _replay(body, receive), answer)
+                    else:
+                        await self._in_session(scope, _replay(body, receive), answer)
         except _UnusableId as error:
             status, found = HTTPStatus.BAD_REQUEST, error.request
             await answer.refuse(status, str(error), scope, receive, request=found, code=INVALID_REQUEST)
         except (TooManyRequests, TooManySessions) as error:
-            await answer.refuse(error.status, str(error), scope, receive, request=_id_of(body))
+            await answer.refuse(error.status, str(error), scope, receive, request=_id_of(message))
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
-            await answer.cut(_id_of(body), scope, receive)
+            await answer.cut(_id_of(message), scope, receive)
 
     @contextmanager
-    def _hold_id(self, scope: Scope, body: bytes, answer: _Answer) -> Iterator[None]:
+    def _hold_id(self, scope: Scope, message: dict[str, Any], answer: _Answer) -> Iterator[None]:
         """Keep the id of a request in use while it is answered: the library finds the answer of a session by it.
 
         If the client has gone before the answer was whole, the library may still carry the request out, and would send
@@ -141,7 +144,6 @@ class HttpRequests:
         Raises:
             _UnusableId: it is no id, or another request of the session has it.
         """
-        message = _message(body)
         if not message.keys() >= {"id", "method"}:
             yield
             return
@@ -322,12 +324,12 @@ def _address(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
-def _opens_session(scope: Scope, body: bytes) -> bool:
+def _opens_session(scope: Scope, message: dict[str, Any]) -> bool:
     """Say whether the library opens a session for a request."""
     headers = Headers(scope=scope)
     if SESSION in headers or not _has_sessions(headers):
         return False
-    return bool(_message(body).get("method") == "initialize")
+    return bool(message.get("method") == "initialize")
 
 
 def _has_sessions(headers: Headers) -> bool:
@@ -336,14 +338,13 @@ def _has_sessions(headers: Headers) -> bool:
     return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def _is_request(body: bytes) -> bool:
-    """Say whether a body may be a request, and is not known to be a notification or a response."""
-    message = _message(body)
+def _is_request(message: dict[str, Any]) -> bool:
+    """Say whether a message may be a request, and is not known to be a notification or a response."""
     return not message or message.keys() >= {"id", "method"}
 
 
-def _id_of(body: bytes) -> Any:
-    request = _message(body).get("id")
+def _id_of(message: dict[str, Any]) -> Any:
+    request = message.get("id")
     return request if isinstance(request, str | int) and not isinstance(request, bool) else None
 
 

@@ -7,7 +7,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +22,12 @@ from callability.process.logs import LogInterval
 
 RESERVE = 16
 """Messages of an agent at its limit that are read at a time: they may end its requests, or be answers of its user."""
+LARGE_BYTES = 65_536
+"""Requests of at most so many bytes never wait for others of their agent."""
+LARGE_BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Bytes of an agent's larger requests that are in progress at a time; one that has more alone is in progress alone."""
+LARGE_BYTES_A_SECOND = 8 * 1024 * 1024
+"""How soon the bytes of one that has ended are free: in the pause others are answered."""
 _logger = logging.getLogger(__name__)
 
 
@@ -40,6 +46,20 @@ class _Unread:
     end: Callable[[], object]
 
 
+@dataclass(slots=True)
+class _LargeRequests:
+    """The large requests of an agent: the bytes of those in progress, and what the next one waits for."""
+
+    in_progress: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def end(self, size: int) -> None:
+        """Let others in after one has ended."""
+        self.in_progress -= size
+        self.ended.set()
+
+
 class HttpAgents:
     """Counts the requests of each agent; use it in one event loop."""
 
@@ -47,6 +67,7 @@ class HttpAgents:
         self._limits = limits
         self._in_progress: Counter[str] = Counter()
         self._refusals = LogInterval()
+        self._large: defaultdict[str, _LargeRequests] = defaultdict(_LargeRequests)
         self._unread: defaultdict[str, dict[_Unread, None]] = defaultdict(dict)
         """The answers that wait, by agent; those of which something was read last are last."""
         self._ends = LogInterval()
@@ -112,6 +133,26 @@ class HttpAgents:
             self._in_progress[agent] -= 1
             if not self._in_progress[agent]:
                 del self._in_progress[agent]
+
+    @asynccontextmanager
+    async def turn(self, agent: str, size: int) -> AsyncIterator[None]:
+        """Wait until a request may be read: an agent has a few large ones in progress, and its others wait in order.
+
+        To read one takes up to a hundred times its bytes of memory, and seconds in which nobody is answered.
+        """
+        if size <= LARGE_BYTES:
+            yield
+            return
+        large = self._large[agent]
+        async with large.turn:
+            while large.in_progress and large.in_progress + size > LARGE_BYTES_AT_ONCE:
+                large.ended.clear()
+                await large.ended.wait()
+            large.in_progress += size
+        try:
+            yield
+        finally:
+            asyncio.get_running_loop().call_later(size / LARGE_BYTES_A_SECOND, large.end, size)
 
     @property
     def _most(self) -> int:
