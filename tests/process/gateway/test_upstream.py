@@ -479,6 +479,22 @@ async def test_a_child_that_asks_and_does_not_read_ends_and_fills_no_memory(monk
         assert await pid_of(it)
 
 
+async def test_a_child_that_writes_large_messages_without_end_leaves_the_others_their_time(tmp_path: Path) -> None:
+    """Many calls of another server are answered between two of its messages."""
+    written, calls = tmp_path / "written", 400
+    written.touch()
+    async with upstream(bad("", str(written))) as it, upstream(bad(), "fine") as fine, asyncio.timeout(PATIENT):
+        flood = asyncio.create_task(it.call("write large messages", {}))
+        while written.stat().st_size < 2:
+            assert await pid_of(fine)
+        before = written.stat().st_size
+        for _ in range(calls):
+            assert await pid_of(fine)
+        # Without a pause after each message, there are 16 calls to one; with it, more than a hundred.
+        assert written.stat().st_size - before < calls / 40
+        flood.cancel()
+
+
 async def test_calls_of_a_child_that_does_not_read_fail_at_once_before_they_fill_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -130,6 +130,16 @@ def ask_without_end() -> None:
         write(ping)
 
 
+def write_large_messages() -> None:
+    """Write messages without end that take long to read; the file of the second argument gets a byte for each."""
+    params = {"level": "info", "data": [{}] * MEGABYTE}
+    message = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).encode() + b"\n"
+    with Path(sys.argv[2]).open("ab", buffering=0) as written:
+        while True:
+            write(message)
+            written.write(b".")
+
+
 def start_daemon() -> None:
     """Leave a process outside the group that holds standard input, and its number in the file of the second argument.
 
@@ -171,6 +181,7 @@ BEFORE_THE_ANSWER: dict[str, Callable[[], object]] = {
 }
 UNLISTED: dict[str, Callable[[], object]] = {
     "ask": ask_without_end,
+    "write large messages": write_large_messages,
     "start a daemon": start_daemon,
 }
 NULLS: dict[str, Any] = {

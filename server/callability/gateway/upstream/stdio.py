@@ -55,6 +55,8 @@ MOST_LINES = 200
 """How many lines are logged in any `WINDOW_SECONDS`."""
 WINDOW_SECONDS = 10
 LATEST = 20
+BUSY_SECONDS = 0.01
+"""A message that takes longer to read is followed by a pause as long as that."""
 AT_ONCE = 16
 """Lines between two turns of other tasks: what a child that has exited wrote last is soon read."""
 
@@ -258,7 +260,9 @@ class StdioTransport:
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_after_exit, child, group.cancel_scope)
             async for line in Lines(child.stdout):
+                began = time.monotonic()
                 message = self._stand_in(line) if isinstance(line, LongLine) else self._message(line)
+                busy = time.monotonic() - began
                 if message is None:
                     # Lines that have arrived are read without a pause: a flood of them would block the event loop.
                     await checkpoint()
@@ -268,6 +272,9 @@ class StdioTransport:
                 if outgoing.are_too_many:
                     self._on_end(_DEAF)
                     break
+                if busy > BUSY_SECONDS:
+                    # A child that writes large messages without end would leave the others no time in between.
+                    await anyio.sleep(busy)
             group.cancel_scope.cancel()
         await self._end(child, arrived)
 
