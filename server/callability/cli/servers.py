@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,10 +15,12 @@ from callability.cli.console import write_table
 from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_edit, sound_config
 from callability.cli.options import JsonOption, LogLevel, leave
 from callability.cli.terminal import escape, number_of
-from callability.contract.finding import as_code
+from callability.contract.finding import as_code, list_names
 from callability.files.editing import EditRefused, rewrite
 from callability.gateway.config import ApprovalRecord, Config
 from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
+from callability.gateway.config.secrets_file import with_secrets
+from callability.gateway.config.variables import unset
 from callability.process.logs import log_to_standard_error
 
 if TYPE_CHECKING:
@@ -125,16 +128,19 @@ def enable(name: NameArgument, config: ConfigOption) -> None:
 
     Set `enabled: true` in the config, and change nothing else. A running gateway applies it. If the server is switched
     on already, the config is written again without a change, and a running gateway retries every server that is not
-    connected, or whose last call failed. Exit code 0: done. 1: the config is refused or cannot be changed. 2: there is
-    no such server.
+    connected, or whose last call failed. A variable of the server that is not set for this command is named. Exit code
+    0: done. 1: the config is refused or cannot be changed. 2: there is no such server.
     """
-    servers = sound_config(config).servers
-    if servers[known_server(servers, name)].enabled:
+    read = sound_config(config)
+    server = read.servers[known_server(read.servers, name)]
+    if server.enabled:
         change_file(config, {}, touch=True)
         retried = "a running gateway retries it if it is not connected, or if its last call failed"
         typer.echo(f"server {as_code(name)} is switched on already; {retried}")
     else:
         _set(config, name, "enabled", True, "is switched on")
+    if missing := unset(server, with_secrets(read.secrets, os.environ)):
+        typer.echo(f"in the environment of this command, it needs what is not set: {list_names(missing)}", err=True)
 
 
 def disable(name: NameArgument, config: ConfigOption) -> None:

@@ -233,3 +233,23 @@ def test_commands_that_edit_a_config_do_not_need_its_variables(tmp_path: Path) -
     assert (listed.returncode, "`git` needs what is not set: `NOT_SET`" in listed.stderr) == (1, True)
     listed = callability("inventory", "--config", str(config))
     assert (listed.returncode, "`git` needs what is not set: `NOT_SET`" in listed.stderr) == (1, True)
+
+
+def test_a_server_that_is_switched_on_without_its_variables_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would not load, so that its tools stay locked however often the command is repeated."""
+    config = tmp_path / "mcp.yaml"
+    server = {"command": "git", "env": {"TOKEN": "${NOT_SET}", "KEY": "${secret:NONE}"}, "enabled": False}
+    config.write_text(json.dumps({"mcpServers": {"git": server}}))
+    enable = ("servers", "enable", "git", "--config", str(config))
+    for words in ("is switched on now", "is switched on already"):
+        done = callability(*enable)
+        assert (done.returncode, words in done.stdout) == (0, True), done.stderr
+        assert done.stderr == "in the environment of this command, it needs what is not set: `NOT_SET`, `secret:NONE`\n"
+    secrets = tmp_path / "secrets.env"
+    secrets.write_text("NONE=some-value\n")
+    secrets.chmod(0o600)
+    monkeypatch.setenv("NOT_SET", "some-token")
+    done = callability(*enable)
+    assert (done.returncode, done.stderr) == (0, "")
