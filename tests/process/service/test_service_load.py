@@ -62,7 +62,7 @@ def test_a_service_that_was_started_to_outlive_its_terminal_is_not_stopped_with_
         for each in (running.process.pid, *map(int, workers)):
             os.kill(each, signal.SIGHUP)
         with grpc.insecure_channel(running.address) as channel:
-            assert CallabilityServiceStub(channel).CheckTool(QUESTION, wait_for_ready=True, timeout=60).revision
+            assert CallabilityServiceStub(channel).CheckTool(QUESTION, wait_for_ready=True, timeout=120).revision
         assert (running.process.poll(), children_of(running.process.pid)) == (None, workers)
 
 
