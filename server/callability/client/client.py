@@ -209,6 +209,7 @@ class Client:
         status. `phrases`, `discovery_tool` and `facts_from_config` are those of `adapter.rejection`.
 
         Raises:
+            InvalidRequest: what is sent of the agent exceeds a limit.
             TypeError: `scope` is neither several names nor `ALL_SERVERS`.
         """
         named = inventory.named(name, agent, visible=scope)
