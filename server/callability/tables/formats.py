@@ -203,7 +203,8 @@ def _row(number: int, text: bytes) -> dict[str, Any]:
         why = str(error).replace(": line 1 column", " at character").partition(" (char")[0]
         raise UnfitText(f"row {number:,}: wanted a JSON object: {why[:1].lower()}{why[1:]}") from None
     if not isinstance(found, dict):
-        raise UnfitText(f"row {number:,}: wanted a JSON object: found {as_code(str(found))}")
+        shown = text.decode() if len(text) < _MAX_LINE else found
+        raise UnfitText(f"row {number:,}: wanted a JSON object: found {as_code(shown)}")
     return found
 
 

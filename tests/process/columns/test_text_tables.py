@@ -142,6 +142,8 @@ def test_a_column_that_is_not_needed_is_not_read(tmp_path: Path, ending: str) ->
     [
         ("[1]", "row 1: wanted a JSON object: found "),
         ("{}\n\n7", "row 2: wanted a JSON object: found `7`"),
+        ("null", "row 1: wanted a JSON object: found `null`"),
+        ('["a", true]', 'row 1: wanted a JSON object: found `["a", true]`'),
         ('{"a": 1, "a": 2}', "row 1: wanted a JSON object: it has two members `a`"),
         ('{"a": NaN}', "row 1: wanted a JSON object: found `NaN`, which is no JSON"),
         (f'{{"a": {"[" * 100_000}', "row 1: its values are nested too deeply"),
