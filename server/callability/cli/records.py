@@ -89,7 +89,7 @@ def show(
         record = object_in(line)
         if record is None or str(record.get("time", "")) < start:
             continue
-        if all(str(record.get(name)) == value for name, value in given.items()):
+        if all(record.get(name) is not None and str(record[name]) == value for name, value in given.items()):
             typer.echo(line.decode("utf-8", "replace").rstrip("\n") if as_json else _line(record))
     if reading.damaged:
         typer.echo(f"{number_of(reading.damaged, 'line')} left out: no records", err=True)
@@ -193,17 +193,22 @@ def _start(since: str) -> str:
 
 def _line(record: Mapping[str, Any]) -> str:
     """Return a record in one line for people."""
-    words = {name: escape(str(value)) for name, value in record.items()}
+    words = {name: escape(str(value)) for name, value in record.items() if value is not None}
     time = words.get("time", "-")
     match record.get("kind"):
         case "decision":
             target = ":".join(words[name] for name in ("server", "tool") if words.get(name))
             who = f"agent {words['agent']}" if record.get("agent") else "an agent"
-            subject = f"{who} {target}" if record.get("question") == "tool" else f"{words.get('question')} of {target}"
-            verdict = f": {words['status']} by {words.get('rule') or 'no rule'}" if "status" in record else ""
+            subject = (
+                f"{who} {target}"
+                if record.get("question") == "tool"
+                else f"{words.get('question', '-')} of {target or '-'}"
+            )
+            verdict = f": {words['status']} by {words.get('rule') or 'no rule'}" if "status" in words else ""
             unread = f", unread {escape(', '.join(map(str, record['unread'])))}" if record.get("unread") else ""
             lifted = f", lifted by {words['lifted_by']}" if record.get("lifted_by") not in (None, "none") else ""
-            return f"{time} {words.get('ended')} {subject}{verdict}{unread}{lifted} ({words.get('milliseconds')} ms)"
+            took = f" ({words['milliseconds']} ms)" if "milliseconds" in words else ""
+            return f"{time} {words.get('ended', '-')} {subject}{verdict}{unread}{lifted}{took}"
         case "change":
             return f"{time} {_change_text(record)}"
         case _:
@@ -213,9 +218,13 @@ def _line(record: Mapping[str, Any]) -> str:
 
 def _change_text(record: Mapping[str, Any]) -> str:
     """Return a change in words; its digests are cut."""
-    words = {name: _DIGEST.sub(_cut, escape(str(value))) for name, value in record.items()}
+    words = {name: _DIGEST.sub(_cut, escape(str(value))) for name, value in record.items() if value is not None}
     target = ":".join(words[name] for name in ("server", "tool") if words.get(name))
-    parts = [f"changed {words.get('change')}", target, f"for agent {words['agent']}" if record.get("agent") else ""]
+    parts = [
+        f"changed {words.get('change', '-')}",
+        target,
+        f"for agent {words['agent']}" if record.get("agent") else "",
+    ]
     if "applied" in record:
         parts.append("applied" if record["applied"] else "refused")
     if record.get("fields"):
@@ -223,7 +232,7 @@ def _change_text(record: Mapping[str, Any]) -> str:
     parts += [f"{name} {words[name]}" for name in ("before", "after", "approved") if record.get(name)]
     if record.get("command"):
         author = _AUTHORS.get(str(record["command"]), f"by {words['command']}")
-        parts.append(author + (f" (user {words['user']})" if "user" in record else ""))
+        parts.append(author + (f" (user {words['user']})" if "user" in words else ""))
     return " ".join(filter(None, parts))
 
 
@@ -308,7 +317,7 @@ def _as_text(reading: RecordReading, tally: Tally, never: list[tuple[str, str]] 
     if tally.changes:
         yield ""
         yield f"{number_of(tally.by_change.total(), 'change')}, the last ones:"
-        yield from (f"  {each.get('time')} {_change_text(each)}" for each in tally.last_changes[-limit:])
+        yield from (f"  {each.get('time') or '-'} {_change_text(each)}" for each in tally.last_changes[-limit:])
 
 
 def _table(title: str, counter: Counter[Any], limit: int) -> Iterator[str]:

@@ -118,7 +118,8 @@ class RecordReading:
         self._process = ""
         # A process that was killed may have written nothing but the start of a line.
         if not self.records and self.damaged > self.torn:
-            raise NoRecords(f"no line is a record: are these files of records? ({self.damaged:,} lines were read)")
+            read = "1 line was read" if self.damaged == 1 else f"{self.damaged:,} lines were read"
+            raise NoRecords(f"no line is a record: are these files of records? ({read})")
 
     def _lines(self, file: BinaryIO, *, counted: bool) -> Iterator[bytes]:
         for line in file:

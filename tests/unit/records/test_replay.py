@@ -78,6 +78,26 @@ def test_a_line_of_another_writer_is_read_alike(tmp_path: Path) -> None:
         assert json.loads(one.facts) == json.loads(other.facts)
 
 
+def test_a_member_that_a_record_lacks_is_shown_as_a_dash(tmp_path: Path) -> None:
+    """And no filter finds it, whatever its value; other programs may write records too."""
+    file = tmp_path / "records.jsonl"
+    whole = {"kind": "decision", "time": "T", "question": "tool", "server": "git", "tool": "log", "agent": None}
+    lines: list[dict[str, Any]] = [
+        {"kind": "decision"},
+        {**whole, "ended": "answered", "milliseconds": 1},
+        {"kind": "change"},
+    ]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert callability("records", "show", str(file)).stdout.splitlines() == [
+        "- - - of -",
+        "T answered an agent git:log (1 ms)",
+        "- changed -",
+    ]
+    assert callability("records", "show", str(file), "--agent", "None").stdout == ""
+    file.write_text("{}\n")
+    assert "(1 line was read)" in callability("records", "show", str(file)).stderr
+
+
 def test_each_decision_that_another_policy_makes_otherwise_is_found(tmp_path: Path) -> None:
     """The command counts all of them, by both statuses and both rules, and exits as `diff` does."""
     requests = _drawn("shipped", 300)
