@@ -46,6 +46,18 @@ def test_folded_and_literal_texts_are_the_authors_own() -> None:
     assert plain(parse(text.encode(), "a.yaml")) == {"a": "one two\nthree", "b": "one\ntwo\n", "c": "x y"}
 
 
+@pytest.mark.parametrize(
+    "rest", ["", "\n", " # note\n", "\n\n# note\nb: 1\n", "\r\nb:\r\n  - 1\r\n", "\n  # note\n\nb: {}\n"]
+)
+def test_an_empty_value_is_behind_its_key(rest: str) -> None:
+    """Wherever the next key is: that is what an author has to look at."""
+    found = parse(f"# first\na:{rest}".encode(), "a.yaml")
+    assert isinstance(found, DocumentMapping)
+    [key, value] = found.entries[0]
+    assert plain(value) is None
+    assert (str(key.place), str(value.place)) == ("a.yaml:2:1", "a.yaml:2:3")
+
+
 def test_scalars_are_those_of_yaml_1_2() -> None:
     """`yes` and a date are text."""
     text = "{a: true, b: yes, c: on, d: 2026-01-01, e: null, f: 0o17, g: '1', h: 1.5, i: ~}"

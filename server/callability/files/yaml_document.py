@@ -213,8 +213,11 @@ class _Reader:
                 Place(self.file), "not-yaml", "is not YAML: it contains a character that is not allowed in a file"
             ) from error
 
-    def _node(self, node: YamlNode) -> Node:
+    def _node(self, node: YamlNode, key: YamlNode | None = None) -> Node:
         place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+        if key is not None and node.start_mark.index == node.end_mark.index > key.end_mark.index:
+            # An empty value is marked where the next one is, which may be lines below.
+            place = Place(self.file, key.end_mark.line + 1, key.end_mark.column + 2)
         if id(node) in self.seen:
             sentence = "this value is repeated by an alias (`*name`), which is not supported"
             self._find(place, "alias", sentence, "write the value out")
@@ -235,7 +238,7 @@ class _Reader:
         keys: set[ScalarValue] = set()
         for key_node, value_node in node.value:
             key = self._node(key_node)
-            value = self._node(value_node)
+            value = self._node(value_node, key_node)
             if not isinstance(key, Scalar) or not isinstance(key.value, str):
                 self._find(key.place, "key-not-text", "a key is not text", "quote it, or write `placeholder` in quotes")
             elif key.value in keys:
