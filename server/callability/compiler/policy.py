@@ -180,12 +180,15 @@ def check_source(
     return Check(MappingProxyType(proved), ordered, policy)
 
 
+_SHIPPED = "`callability policy export DIR` writes the shipped one"
+
+
 def _check_names(source: PolicySource) -> list[Finding]:
     if source.findings and not source.names:
         # None of its files was looked at.
         return []
     findings = [
-        Finding(Place(source.shown), "missing-rule-set", f"has no rule set `{name}.yaml`")
+        Finding(Place(source.shown), "missing-rule-set", f"has no rule set `{name}.yaml`", _SHIPPED)
         for name in QUESTIONS
         if name not in source.names
     ]

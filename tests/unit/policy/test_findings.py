@@ -78,10 +78,11 @@ def test_files_that_answer_no_question_are_found(tmp_path: Path) -> None:
     """With the name that was probably meant."""
     shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callabilty.yaml")
     shutil.copyfile(POLICY / "callability_test.yaml", tmp_path / "callability_test.yml")
+    shipped = "`callability policy export DIR` writes the shipped one"
     assert [finding.replace(str(tmp_path), "DIR") for finding in _found(tmp_path)] == [
-        "DIR: has no rule set `callability.yaml` [missing-rule-set]",
-        "DIR: has no rule set `enable_outcome.yaml` [missing-rule-set]",
-        "DIR: has no rule set `load_outcome.yaml` [missing-rule-set]",
+        f"DIR: has no rule set `callability.yaml` ({shipped}) [missing-rule-set]",
+        f"DIR: has no rule set `enable_outcome.yaml` ({shipped}) [missing-rule-set]",
+        f"DIR: has no rule set `load_outcome.yaml` ({shipped}) [missing-rule-set]",
         "DIR/callability_test.yml: the name of a policy file must end in `.yaml` [bad-ending]",
         "DIR/callabilty.yaml: `callabilty` is not a question (did you mean `callability`?) [unknown-question]",
     ]
