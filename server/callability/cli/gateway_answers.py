@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -224,6 +225,21 @@ class FactPlaces:
     def of(cls, config: Path, approvals: Path | None, directory: Path | None, rules: Policy | None) -> FactPlaces:
         """Read the files."""
         return cls(WrittenFile.at(config), WrittenFile.at(approvals) if approvals else None, directory, rules)
+
+    @property
+    def check(self) -> str:
+        """The command that prints what is wrong with the files."""
+        words = ["callability", "config", "check", "--config", str(self.config.path)]
+        if self.approvals is not None and not self._is_named(self.approvals.path):
+            words += ["--approvals", str(self.approvals.path)]
+        return shlex.join(words)
+
+    def _is_named(self, approvals: Path) -> bool:
+        """Say whether the config names an approvals file."""
+        if self.config.root is None:
+            return False
+        named = document.node_at(self.config.root, "approvals")
+        return isinstance(named, document.Scalar) and _is_same(self.config.path.parent / str(named.value), approvals)
 
     def place(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report in which each source has its place in a file, and the rule that decides its own."""

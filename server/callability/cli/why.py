@@ -83,7 +83,7 @@ def why(
         report, places = answers.report(server, tool), answers.places
         service_address = service.address if service else None
         by = {"gateway": None, "started": None, "config": str(answers.files.config.path)}
-    placed = {"by": {**by, "service": service_address}, **places.place(report)}
+    placed = {"by": {**by, "service": service_address, "check": places.check}, **places.place(report)}
     typer.echo(json.dumps(placed, indent=2) if as_json else "\n".join(_lines(placed)))
 
 
@@ -122,7 +122,7 @@ def _refused(name: str, text: str, report: Report) -> str:
     """Return what is said of an edit that was refused, with the command that says why."""
     if name == "policy":
         return f"{escape(text)}; `callability check` of its directory prints them"
-    return f"{escape(text)}; `callability config check --config {escape(report['by']['config'])}` prints them"
+    return f"{escape(text)}; `{escape(report['by']['check'])}` prints them"
 
 
 def _answer(report: Report) -> str:
@@ -183,7 +183,7 @@ def _correction(fact: str, report: Report) -> str:
     [source] = [each["from"] for each in report["facts"] if each["fact"] == fact]
     if not source["file"]:
         return f"make `{fact}` known: {_source(source)}"
-    check = f"`callability config check --config {escape(report['by']['config'])}` says what is wrong"
+    check = f"`{escape(report['by']['check'])}` says what is wrong"
     return f"correct `{fact}`, {_source(source)}; {check}"
 
 

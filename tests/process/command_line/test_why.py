@@ -19,7 +19,7 @@ import pytest
 
 from support.commands import callability
 from support.gateway_in_process import http_gateway
-from support.gateways import SHELF
+from support.gateways import SHELF, http_gateway_process
 from support.policies import exported_policy
 from support.running import children_of
 from support.waiting import eventually
@@ -346,6 +346,23 @@ def test_what_could_not_be_read_is_named_with_what_is_wrong_with_it(files: Files
         " what is wrong\n  then it depends on approval.status, which could not be read\n"
     ) in done.stdout
     assert f"{approvals}:{line}:13" in callability("config", "check", "--config", str(files[0])).stdout
+
+
+def test_the_command_that_finds_a_fault_reads_the_approvals_that_a_gateway_was_started_with(tmp_path: Path) -> None:
+    """The config does not name them, and their path has a space."""
+    directory = tmp_path / "a place"
+    directory.mkdir()
+    config, approvals = directory / "gateway.yaml", directory / "other.yaml"
+    server = {"command": sys.executable, "args": [str(SHELF), str(directory / "tools.json")]}
+    (directory / "tools.json").write_text(json.dumps([{"name": "log"}]))
+    config.write_text(json.dumps({"mcpServers": {"git": server}}))
+    approvals.write_text("git: {log: {status: maybe}}\n")
+    question = ("why", "git:log", "--config", str(config))
+    with http_gateway_process(config, "--approvals", str(approvals)):
+        running = callability(*question).stdout
+    for shown in (running, callability(*question, "--approvals", str(approvals)).stdout):
+        [command] = re.findall("`(callability config check .*)` says what is wrong", shown)
+        assert f"{approvals}:1:21" in callability(*shlex.split(command)[1:]).stdout
 
 
 def test_offline_nothing_is_said_about_what_only_a_server_could_say(files: Files) -> None:
