@@ -27,6 +27,22 @@ CASES: dict[str, tuple[bytes, Any, int]] = {
     "an id that is a fraction": (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', None, INVALID),
     "an id that is true": (b'{"jsonrpc": "2.0", "id": true, "method": 5}', None, INVALID),
     "several requests in one line": (json.dumps([PING, PING]).encode(), None, INVALID),
+    "half a surrogate pair": (
+        b'{"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {"name": "\\ud83d"}}',
+        8,
+        MALFORMED,
+    ),
+    "half a surrogate pair in the id": (b'{"jsonrpc": "2.0", "id": "\\ud83d", "method": "ping"}', None, MALFORMED),
+    "parameters that are too deep": (
+        b'{"jsonrpc": "2.0", "id": "deep", "method": "tools/call", "params": %b1%b}' % (b'{"a":' * 300, b"}" * 300),
+        "deep",
+        MALFORMED,
+    ),
+    "a number without an end": (
+        b'{"jsonrpc": "2.0", "id": 9, "method": "ping", "x": %b}' % (b"9" * 5000),
+        None,
+        MALFORMED,
+    ),
     "no JSON": (b"tools/list", None, MALFORMED),
     "no UTF-8": (b"\xff\xfe", None, MALFORMED),
     "JSON that is too deep": (b"[" * 5_000, None, MALFORMED),

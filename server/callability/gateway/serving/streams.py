@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -205,7 +206,7 @@ def _answer_to(error: ValidationError) -> JSONRPCError | None:
     faults = error.errors(include_url=False, include_context=False)
     if faults[0]["type"] == "json_invalid":
         line = faults[0]["input"]
-        return _error(None, PARSE_ERROR, faults[0]["msg"]) if line.strip() else None
+        return _error(_id_in(line), PARSE_ERROR, faults[0]["msg"]) if line.strip() else None
     message: dict[str, Any] = next((each["input"] for each in faults if isinstance(each["input"], dict)), {})
     if "method" not in message and ("result" in message or "error" in message):
         _logger.warning("a response of the client cannot be read")
@@ -219,6 +220,17 @@ def _answer_to(error: ValidationError) -> JSONRPCError | None:
 def _error(request: RequestId | None, code: int, why: str) -> JSONRPCError:
     _logger.warning("a message of the client cannot be read: %s", why)
     return JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(code=code, message=f"{_MESSAGE}. {why}"))
+
+
+def _id_in(line: str) -> RequestId | None:
+    """Return the id of a request that only a more tolerant reader can read: with half a surrogate pair, or deep."""
+    with suppress(ValueError, RecursionError):
+        message = json.loads(line)
+        if isinstance(message, dict) and "method" in message:
+            found = _id_of(message)
+            # An id with half a pair could not be written.
+            return found if isinstance(found, int) or str(found).isprintable() else None
+    return None
 
 
 def _id_of(message: dict[str, Any]) -> RequestId | None:
