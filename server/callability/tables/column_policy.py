@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.contract.finding import did_you_mean, list_names, nearest
+from callability.contract.finding import as_code, did_you_mean, list_names, nearest
 from callability.kernel.envelope import open_bundle
 from callability.kernel.policy import read
 from callability.tables.fact_column import Codes, ColumnReader, MissingColumns, OddValues, UnfitColumn
@@ -274,7 +274,8 @@ def _check_kept(kept: Sequence[str], schema: pa.Schema, verdict: pa.Schema) -> N
                 f"the table has no column `{name}`; it has {_list_names(schema.names)}" + (f" ({hint})" if hint else "")
             )
         if len(places) > 1:
-            raise UnfitColumn(f"the table has {len(places)} columns `{name}`")
+            found = f"the table has {len(places)} columns {as_code(name)}"
+            raise UnfitColumn(f"{found}: rename one, or choose columns with `--keep`")
         if name in verdict.names:
             raise UnfitColumn(f"the table has a column `{name}`, which is the name of a column of the verdict")
 

@@ -270,6 +270,16 @@ def test_quotes_are_looked_at_in_rows_of_any_length(tmp_path: Path, note: str) -
     assert f'line {11 + 9 * note.count(chr(10)):,}: found `"open`' in refused.stderr
 
 
+def test_a_column_that_is_there_twice_is_passed_on_by_no_name(tmp_path: Path) -> None:
+    """It can be left out by choosing others."""
+    path, output = tmp_path / "tools.csv", tmp_path / "out.csv"
+    path.write_text(_HEAD.replace("note", "note,note") + _ROW.format("log", "x,y"))
+    done = _run("decide", path, "--output", output)
+    found = "the table has 2 columns `note`: rename one, or choose columns with `--keep`"
+    assert (done.returncode, done.stderr) == (1, f"callability: {path}: {found}\n")
+    assert _run("decide", path, "--output", output, "--keep", "tool.name").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
     [
