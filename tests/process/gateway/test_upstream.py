@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import json
 import logging
 import os
 import signal
@@ -24,7 +25,7 @@ from callability.gateway.upstream.failure import MESSAGE_BYTES
 from callability.gateway.upstream.process_group import Lines, LongLine
 from support.checkout import UPSTREAMS
 from support.upstreams import good_stdio
-from support.upstreams.bad_http import BadHttp, reply
+from support.upstreams.bad_http import BadHttp, reply, result
 from support.upstreams.bad_stdio import REASONS
 from support.waiting import becomes
 
@@ -493,6 +494,31 @@ async def test_a_child_that_writes_large_messages_without_end_leaves_the_others_
         # Without a pause after each message, there are 16 calls to one; with it, more than a hundred.
         assert written.stat().st_size - before < calls / 40
         flood.cancel()
+
+
+async def test_a_stream_of_large_events_leaves_the_others_their_time() -> None:
+    """Many calls of another server are answered between two events."""
+    events = 5
+    params = {"level": "info", "data": [{}] * 500_000}
+    large = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).encode()
+
+    def flood(request: dict[str, Any]) -> bytes:
+        said = [*[large] * events, result(request, {"content": []})]
+        return reply(b"".join(b"data: %b\n\n" % each for each in said), kind="text/event-stream")
+
+    async with (
+        BadHttp(session="one", answers={"flood": flood}).listening() as server,
+        upstream(HttpTarget(server.url)) as it,
+        upstream(bad(), "fine") as fine,
+        asyncio.timeout(PATIENT),
+    ):
+        call, answered = asyncio.create_task(it.call("flood", {})), 0
+        while not call.done():
+            assert await pid_of(fine)
+            answered += 1
+        assert (await call).content == []
+        # Without a pause after each event, about five calls are answered for one; with it, hundreds.
+        assert answered > 50 * events
 
 
 async def test_calls_of_a_child_that_does_not_read_fail_at_once_before_they_fill_memory(

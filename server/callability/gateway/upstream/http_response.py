@@ -128,6 +128,10 @@ class Handshake:
 
 
 EXCERPT_CHARACTERS = 2048
+BUSY_SECONDS = 0.05
+"""An event that takes longer to read is followed by a pause as long as that."""
+MAX_PAUSE_SECONDS = 1.0
+"""Unlike reading, waiting for an agent may take long, and needs no pause."""
 # The status is known already; the rest of an error is not worth a long wait.
 ERROR_BODY_SECONDS = 5
 SESSION_LOST = "no longer knows the session of this connection"
@@ -273,7 +277,11 @@ class _Events(httpx2.AsyncByteStream):
                 certain = pieces.certain(piece)
                 if self._kept is not None and len(self._kept) < MESSAGE_BYTES:
                     self._kept += certain
+                began = time.monotonic()
                 yield certain
+                if (busy := time.monotonic() - began) > BUSY_SECONDS:
+                    # The SDK has read an event: a server that writes large ones without end leaves others their time.
+                    await anyio.sleep(min(busy, MAX_PAUSE_SECONDS))
             yield pieces.rest()
         except httpx2.RequestError as error:
             note(error, self._exchange)
