@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,10 @@ from support.checkout import POLICY
 from support.drawing import register_profiles
 from support.running import fork_commands, serving
 from support.shipped_policy import check_it_once
+
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Under `nohup`, what tests start would ignore its end too; a process that is started does not inherit a handler.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Nothing that is imported and collected is garbage: looking for it took a tenth of the time.
 gc.disable()
