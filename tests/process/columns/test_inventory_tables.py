@@ -15,6 +15,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
+from callability.cli.inventory import TABLE_ENDINGS
 from callability.compiler.bundle_writing import payload_of
 from callability.compiler.policy import load
 from callability.kernel.envelope import envelop
@@ -508,3 +509,8 @@ def test_the_quick_start_of_the_page_works(tmp_path: Path) -> None:
     run("callability bundle build --output policy.bundle")
     (tmp_path / "decide.py").write_text(python)
     assert run("python decide.py").stdout == "['callable', 'disabled_by_config', 'disabled_unknown']\n"
+
+
+def test_an_inventory_has_no_name_of_a_table() -> None:
+    """The command lists the endings itself, since it does without what reads tables."""
+    assert frozenset(ENDINGS) == TABLE_ENDINGS
