@@ -57,7 +57,7 @@ from callability.cli.policy_service import (
 )
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import Config, ConfigRefused, load_config
-from callability.gateway.config.config import VARIABLE
+from callability.gateway.config.config import VARIABLE, awaited_config
 from callability.gateway.config.findings import content
 from callability.gateway.config.model import ConfigFile
 from callability.gateway.serving.listening import HttpPort, UserSocket
@@ -157,6 +157,14 @@ IdleOption = Annotated[
         show_default=False,
     ),
 ]
+WaitForConfigOption = Annotated[
+    bool,
+    typer.Option(
+        "--wait-for-config",
+        help="With `--transport unix`: if the config has errors, start without servers, and open them once the errors"
+        " are corrected.",
+    ),
+]
 ByMeaningOption = Annotated[
     bool,
     typer.Option(
@@ -189,6 +197,7 @@ def gateway(
     ] = None,
     insecure_listen: InsecureListenOption = False,
     idle_seconds: IdleOption = 0,
+    wait_for_config: WaitForConfigOption = False,
     agent: AgentOption = "",
     metrics_address: MetricsOption = None,
     insecure_metrics: InsecureMetricsOption = False,
@@ -229,13 +238,13 @@ def gateway(
     service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
     certificates = certificates_of(certificate_files(tls_certificate, tls_key, tls_client_ca))
     port = HttpPort(address or _ADDRESS, certificates, insecure_listen, tuple(allowed_host or ()))
-    _check_transport(transport, address, port, idle_seconds)
+    _check_transport(transport, address, port, idle_seconds, waits=wait_for_config)
     if check:
         directory = policy or (shipped_policy() if service is None else None)
         listening = port if transport is Transport.HTTP else None
         report = _check_files(config, approvals, directory, service, agent, listening, strict=strict)
         raise report.print_report(form)
-    read = _config(config, approvals)
+    read = _config(config, approvals, waits=wait_for_config)
     if agent:
         _check_agent(read, agent, transport)
     if transport is Transport.HTTP:
@@ -281,10 +290,12 @@ def _records(
     return options
 
 
-def _check_transport(transport: Transport, address: str | None, port: HttpPort, idle_seconds: float) -> None:
+def _check_transport(
+    transport: Transport, address: str | None, port: HttpPort, idle_seconds: float, *, waits: bool
+) -> None:
     """Exit with code 2 if options are given that go with another transport."""
-    if idle_seconds and transport is not Transport.UNIX:
-        leave("`--idle-seconds` goes with `--transport unix`", 2)
+    if (idle_seconds or waits) and transport is not Transport.UNIX:
+        leave(f"`{'--idle-seconds' if idle_seconds else '--wait-for-config'}` goes with `--transport unix`", 2)
     if transport is Transport.HTTP:
         return
     if address is not None:
@@ -318,12 +329,18 @@ def _check_agent(config: Config, agent: str, transport: Transport) -> None:
     known_agent(config, agent)
 
 
-def _config(path: Path | None, approvals: Path | None) -> Config:
+def _config(given: Path | None, approvals: Path | None, *, waits: bool) -> Config:
+    """Return the config; if it is refused, return one that is awaited if the gateway `waits`, or else exit with 1."""
+    path = None
     try:
-        config = load_config(config_or_default(path), os.environ)
+        path = config_or_default(given)
+        config = load_config(path, os.environ)
         config.check_recordable(approvals or config.approvals)
         return config
     except ConfigRefused as refused:
+        if waits and path is not None:
+            # The gateway reports what is refused when it reads the file.
+            return awaited_config(path)
         print_refused(refused)
         raise typer.Exit(1) from None
 

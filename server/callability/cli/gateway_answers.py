@@ -363,7 +363,14 @@ class GatewayQuery:
         check_policy_choice(self.policy, self.service.address if self.service else None)
         if only_files and self.pid is not None:
             leave(f"`--gateway` and `{only_files[0]}` exclude each other: it reads the files alone", 2)
-        return None if only_files else chosen_gateway(self.config, self.agent, self.pid)
+        if only_files:
+            return None
+        running = chosen_gateway(self.config, self.agent, self.pid)
+        if running is not None and running.about.get("awaits_config"):
+            # It knows nothing beside what is wrong with the config, which its files say.
+            running.close()
+            return None
+        return running
 
 
 def places_of(gateway: RunningGateway) -> FactPlaces:

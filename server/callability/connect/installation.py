@@ -49,7 +49,7 @@ class Installation:
         digest = Path(self._place.socket).stem
         self.name = "callability" if is_default else f"callability-{digest}"
         self._command = [sys.executable, "-P", "-m", "callability", "gateway", "--config", self._place.config]
-        self._command += ["--transport", "unix"]
+        self._command += ["--transport", "unix", "--wait-for-config"]
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -213,7 +213,7 @@ def _start(place: MeetingPlace) -> tuple[socket.socket, Popen[bytes] | None]:
         if connection is not None:
             return connection, None
         command = [sys.executable, "-P", "-m", "callability", "gateway", "--config", place.config]
-        command += ["--transport", "unix", "--idle-seconds", str(IDLE_SECONDS)]
+        command += ["--transport", "unix", "--idle-seconds", str(IDLE_SECONDS), "--wait-for-config"]
         log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         # The gateway is given the listening socket: what connects from now on waits in it until it is served.
         home = os.path.expanduser("~")

@@ -41,6 +41,8 @@ class FileStatus:
     """Whether the approvals were ever read; if not, every approval is unknown."""
     config_broken: bool = False
     """Whether the latest edit of the config was refused."""
+    config_awaited: str = ""
+    """What to say to agents as long as no config is in effect: the gateway was started with one that has errors."""
     approvals_broken: bool = False
     """Whether the latest edit of the approvals cannot be read."""
     policy_broken: Callable[[], bool] = lambda: False
@@ -49,7 +51,9 @@ class FileStatus:
     def messages(self) -> dict[str, str]:
         """Return a sentence about each that is not in effect as it is written."""
         messages = {}
-        if self.config_broken:
+        if self.config_awaited:
+            messages["config"] = "the config has errors, and no earlier one is in effect: no server is open"
+        elif self.config_broken:
             messages["config"] = "the edited config has errors: the last good one stays in effect"
         if not self.approvals_readable:
             messages["approvals"] = "the approvals file could not be read: every approval is unknown"

@@ -22,7 +22,7 @@ from support.gateways import READ, SEND, call, retrieve, shelf, text_of
 from support.running import COMMAND
 from support.upstreams.oauth_provider import OAuthProvider
 from support.user_gateways import UserHome, agents, user_home
-from support.waiting import becomes
+from support.waiting import becomes, eventually, names
 
 pytestmark = pytest.mark.anyio
 RICH = {"command": sys.executable, "args": [str(UPSTREAMS / "rich.py")]}
@@ -124,12 +124,63 @@ def test_an_unknown_agent_and_another_config_are_refused(home: UserHome, tmp_pat
     unknown = home.run("connect", "--agent", "curser")
     assert unknown.returncode == 2
     assert unknown.stderr == "callability: the config has no agent `curser` (did you mean `cursor`?)\n"
-    broken = tmp_path / "broken.json"
-    broken.write_text('{"mcpServers": {"a": {}}}')
-    refused = home.run("connect", "--config", str(broken))
+    # A place of records is read at a start, and this one is a file.
+    unfit = tmp_path / "unfit.json"
+    unfit.write_text('{"mcpServers": {}, "records": {"to": "unfit.json"}}')
+    refused = home.run("connect", "--config", str(unfit))
     assert refused.returncode == 1
     assert "callability: the gateway did not start; its log, " in refused.stderr
-    assert refused.stderr.endswith("the config is refused\n")
+    assert refused.stderr.endswith("not a directory\n")
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Iterator[UserHome]:
+    """Return the home of a user who misspelt a key of the config while no gateway ran."""
+    with user_home({"files": shelf(tmp_path, "files", READ)}, agents=agents(cursor=["files"])) as made:
+        made.config.write_text(made.config.read_text().replace('"command"', '"comand"'))
+        yield made
+
+
+async def test_a_client_whose_config_has_errors_reads_so_and_needs_no_restart(broken: UserHome) -> None:
+    """Its agent says what the user must do; the servers open as soon as that is done, in the scope of the agent."""
+    written = broken.config.read_text()
+    async with broken.client("cursor") as client:
+        notice = (await retrieve(client, "read a file"))["notice"]
+        assert notice == (
+            "The gateway has no servers, because its config has errors. The user must run `callability config check`"
+            " and correct them; then the servers open, and no restart is needed."
+        )
+        called = await call(client, "files:read_file")
+        assert (called.is_error, text_of(called)) == (True, f"Not called. {notice}")
+        listed = (await client.call_tool("upstream_servers", {})).structured_content
+        assert (listed["servers"], listed["notice"]) == ([], notice)
+
+        checked = broken.run("config", "check")
+        assert "unknown key `comand` in server `files` (did you mean `command`?)" in checked.stdout
+        why = broken.run("why", "files:read_file")
+        assert (why.returncode, why.stdout) == (1, "")
+        assert "unknown key `comand`" in why.stderr
+        assert "no server is opened until its errors are corrected" in broken.log
+
+        # Another error is one more edit that is refused.
+        broken.config.write_text("{")
+        await becomes(lambda: _says(broken, "gateway.json:1:"), True)
+        broken.config.write_text(written.replace('"comand"', '"command"'))
+        await becomes(names("read a file", client), ["files:read_file"])
+        assert not (await call(client, "files:read_file")).is_error
+        listed = (await client.call_tool("upstream_servers", {})).structured_content
+        assert [each["name"] for each in listed["servers"]] == ["files"]
+        assert not listed.keys() & {"notice", "config"}
+
+
+async def test_records_that_the_corrected_config_wants_begin_with_a_new_gateway(broken: UserHome) -> None:
+    """The gateway that waited ends, so that no call goes unrecorded; the client starts its connection again."""
+    said = await asyncio.to_thread(_correct_with_records, broken)
+    assert said == "callability: the gateway ended; start this client's connection again\n"
+    async with broken.client("cursor") as client:
+        assert not (await call(client, "files:read_file")).is_error
+    recorded = broken.run("records", "show", str(broken.config.with_name("records")))
+    assert "files:read_file" in recorded.stdout, recorded.stderr
 
 
 def test_the_process_of_a_client_imports_the_standard_library_alone(home: UserHome) -> None:
@@ -270,6 +321,22 @@ def test_units_of_systemd_are_written_and_removed(tmp_path: Path) -> None:
         missing = home.run("connect", "--install", env={**environment, "PATH": str(tmp_path / "nothing")})
         assert missing.returncode == 1
         assert "the gateway is started on demand, which needs no installation" in missing.stderr
+
+
+def _correct_with_records(home: UserHome) -> str:
+    """Correct the config, which then asks for records, while a client is connected; return what its process says."""
+    command, pipe = [*COMMAND, "connect", "--agent", "cursor"], subprocess.PIPE
+    with subprocess.Popen(command, env=home.environment, stdin=pipe, stderr=pipe, text=True) as process:
+        eventually(lambda: home.socket.with_suffix(".log").exists() and "no server is opened" in home.log)
+        config = json.loads(home.config.read_text().replace('"comand"', '"command"'))
+        home.config.write_text(json.dumps(config | {"records": {"to": "records", "level": "all"}}))
+        # Its end of the pipe stays open: that it closes would be another reason to end.
+        process.wait(timeout=120)
+        return process.communicate()[1]
+
+
+async def _says(home: UserHome, words: str) -> bool:
+    return words in home.log
 
 
 async def _has_catalog(client: Client) -> bool:

@@ -73,6 +73,8 @@ class Config:
     """Where records go, if they are asked for; a relative directory is one beside the file."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What `${secret:NAME}` stands for, by name."""
+    is_awaited: bool = False
+    """Whether the file has errors, and nothing of it is in effect: see `awaited_config`."""
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -194,6 +196,11 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
         secrets=secrets,
         records=file.records,
     )
+
+
+def awaited_config(path: Path) -> Config:
+    """Return the config of a gateway that waits for the errors of its file to be corrected: no server, and no agent."""
+    return Config(path, {}, None, {}, Deadlines(), (), document.parse(b"{}", str(path)), is_awaited=True)
 
 
 def _place_env_files(path: Path, entries: Mapping[str, _Entry]) -> Mapping[str, _Entry]:

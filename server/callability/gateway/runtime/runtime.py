@@ -257,6 +257,9 @@ class GatewayRuntime:
 
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
+        if options.config.is_awaited:
+            awaited = phrases(options.config.path.absolute(), options.approvals).config_awaited()
+            options.file_status.config_awaited = awaited
         self._files = Files(options.config, options.approvals, options.metrics, options.file_status, options.labels)
         self._forms = FirstForms(self._files, self._apply)
         self._changes = DefinitionChanges()

@@ -244,6 +244,9 @@ class Files:
         self._approvals_seen = self.approvals.digest
         self.file_status.approvals_readable = self.approvals.readable
         self._in_effect = {"config": self._config_seen, "approvals": self._approvals_seen}
+        self.needs_start = False
+        """Whether the config that was awaited has `records`, which begin at a start: no call may go unrecorded."""
+        metrics.stands("config", broken=config.is_awaited)
         metrics.stands("approvals", broken=not self.approvals.readable)
         _log(self.approvals.warnings, refusing=not self.approvals.readable)
 
@@ -318,7 +321,7 @@ class Files:
             return rewritten
         self._config_seen, self._refused_under = seen, None
         try:
-            self.config = self._load()
+            loaded = self._load()
         except ConfigRefused as refused:
             if isinstance(refused.__cause__, document.OutOfDescriptors):
                 self._config_seen = _UNKNOWN
@@ -326,11 +329,15 @@ class Files:
             _log(refused.findings, refusing=True)
             self.file_status.config_broken = True
             self._report_refused("config")
-        else:
-            _log(self.config.warnings, refusing=False)
-            self._config_seen = self.config.digest
-            self.file_status.config_broken = False
-            self._accepted.append("config")
+            return True
+        if self.config.is_awaited and loaded.records is not None:
+            self.needs_start = True
+            return False
+        self.config = loaded
+        _log(loaded.warnings, refusing=False)
+        self._config_seen = loaded.digest
+        self.file_status.config_broken, self.file_status.config_awaited = False, ""
+        self._accepted.append("config")
         return True
 
     def _load(self) -> Config:
@@ -375,6 +382,9 @@ class Files:
         self._metrics.count_edit(file, applied=False)
         self._metrics.stands(file, broken=True)
         self.count_edit(file, self._in_effect[file], self._last_seen(file), applied=False)
+        if self.config.is_awaited and file == "config":
+            _logger.error("the config is refused: no server is opened until its errors are corrected")
+            return
         _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
 
     def _last_seen(self, file: str) -> str:

@@ -190,6 +190,7 @@ class _Answers:
             "agent": options.only_agent,
             "transport": "http" if self._router.is_over_http else "stdio",
             "config": str(files.config.path) if files.config else "",
+            "awaits_config": files.config is not None and files.config.is_awaited,
             "approvals": str(files.approvals) if files.approvals else None,
             "policy": {
                 "directory": str(self._policy) if self._policy else None,

@@ -55,20 +55,23 @@ class Visitors:
         """
         accepting = asyncio.create_task(self._accept(listener))
         try:
-            await self._nobody()
-            _logger.info("the gateway ends: no agent was connected for %g s", self._idle_seconds)
+            await self._until_it_ends()
         finally:
             await end_tasks(accepting, *self._visits)
             if self._page is not None:
                 await self._page.close()
 
-    async def _nobody(self) -> None:
-        """Wait until there has been no session for long enough."""
+    async def _until_it_ends(self) -> None:
+        """Wait until there has been no session for long enough, or only another start goes on."""
         idle = 0
         while not self._idle_seconds or idle < self._idle_seconds:
             await asyncio.sleep(1)
+            if self._runtime.files.needs_start:
+                _logger.info("the gateway ends: the config has no errors any more, and its `records` begin at a start")
+                return
             is_page_used = self._page is not None and self._page.is_used
             idle = 0 if self._visits or is_page_used else idle + 1
+        _logger.info("the gateway ends: no agent was connected for %g s", self._idle_seconds)
 
     async def _accept(self, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -135,7 +138,9 @@ class Visitors:
         wish, _, name = hello[2].partition(" ")
         if wish not in {"agent", "page"}:
             raise Declined(f"{as_code(wish)} is not known: a process joins as an agent, or opens the page")
-        if wish == "agent" and name and name not in self._router.tools:
+        # A config that is awaited may have the agent, which sees no server until then.
+        is_known = name in self._router.tools or self._runtime.files.config.is_awaited
+        if wish == "agent" and name and not is_known:
             raise Declined(no_such("the config has no agent", name, filter(None, self._router.tools)))
         return wish, name
 

@@ -82,6 +82,14 @@ class Commands:
             return found
         return {**found, "edit_config": f"run {self._command('tools', 'allow', server, tool)}"}
 
+    def config_awaited(self) -> str:
+        """Return what to say as long as the config has errors and no earlier one is in effect."""
+        check = self._command("config", "check")
+        return (
+            "The gateway has no servers, because its config has errors."
+            f" The user must run {check} and correct them; then the servers open, and no restart is needed."
+        )
+
     def list_tools(self, server: str) -> str:
         """Return the command that lists the tools of a server."""
         return self._command("approvals", "list", server)

@@ -73,6 +73,8 @@ class ServerList:
             said_of = {LOADING: still, **said_of}
         if said_of:
             listed["loading"] = said_of
+        if awaited := self._file_status.config_awaited:
+            answer["notice"] = awaited
         return tool_result(listed | answer | self._file_status.messages())
 
 
@@ -151,8 +153,9 @@ _SHORT = 120
 class Discovery:
     """Answers searches for one agent."""
 
-    def __init__(self, view: AgentView, indexes: Indexes | None = None) -> None:
+    def __init__(self, view: AgentView, file_status: FileStatus, indexes: Indexes | None = None) -> None:
         self._view = view
+        self._file_status = file_status
         self._indexes = indexes or Indexes()
         self._latest: dict[str, tuple[Judgement, ToolIndex]] = {}
 
@@ -173,6 +176,8 @@ class Discovery:
         not_loaded = tuple(self._view.loads.messages(open_servers, self._view.phrases.about_any()).values())
         if still := self._view.loads.still_loading(open_servers):
             not_loaded = (still, *not_loaded)
+        if awaited := self._file_status.config_awaited:
+            not_loaded = (awaited,)
         judgement = await self._view.decisions.judge(known.values())
         index = await self._index(known, judgement, "callable")
         found = by_words = _names(index.search(query.query, query.limit, only_near=True))

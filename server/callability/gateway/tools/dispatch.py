@@ -177,9 +177,10 @@ class Gateway:
         self._latest = current = latest or (lambda: self)
         loads = loads or Loads()
         self._metrics = metrics
+        self._file_status = file_status
         self._inventory = inventory
         view = AgentView(agent, inventory, decisions, phrases, loads)
-        self._discovery = Discovery(view, indexes)
+        self._discovery = Discovery(view, file_status, indexes)
         self._calls = ToolCalls(view, metrics, lambda: current()._calls, recorder, shadow)
         self.lock_reports = LockReports(view, self._calls)
         """Why the agent can or cannot call a tool, for people."""
@@ -250,6 +251,8 @@ class Gateway:
             match called.tool:
                 case "retrieve_tools":
                     return await self._discovery.retrieve_tools(arguments)
+                case "call_tool" if awaited := self._file_status.config_awaited:
+                    return error_result(f"Not called. {awaited}")
                 case "call_tool":
                     return await self._calls.call_tool(arguments, meta=called.meta, progress=progress)
                 case "upstream_servers":
