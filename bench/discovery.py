@@ -25,6 +25,7 @@ from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadli
 from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import Loads
 from callability.gateway.meaning import Indexes
+from callability.gateway.observability import FileStatus
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.tool_index import SearchDocument, ToolIndex
 from callability.gateway.tools.decisions import AgentView, Decisions, phrases
@@ -145,7 +146,7 @@ class _Gateway:
         self._inventory = GatewayInventory(self._config, approvals, self._upstreams, self._inventory)
         decisions = Decisions(self._policy, judgements=self._judgements)
         commands = phrases(Path("mcp_config.json"), None)
-        return Discovery(AgentView("", self._inventory, decisions, commands, Loads()), self._indexes)
+        return Discovery(AgentView("", self._inventory, decisions, commands, Loads()), FileStatus(), self._indexes)
 
 
 def _pending(records: Mapping[str, Mapping[str, ApprovalRecord]]) -> list[tuple[str, str]]:
