@@ -19,8 +19,8 @@ from callability.compiler.bundle_writing import payload_of
 from callability.compiler.confirmation import Engine
 from callability.compiler.policy import load
 from callability.files.policy_source import source_in
-from callability.kernel.envelope import envelop
-from callability.kernel.signatures import signature_of
+from callability.kernel.envelope import envelop, signed_bytes
+from callability.kernel.signatures import sign
 from support.bundles import POLICIES, SHIPPED, bundle_of, policy_of
 from support.checkout import VECTORS
 from support.policies import SMALLEST
@@ -71,7 +71,7 @@ def _small(*, rule_files: bool = False) -> bytes:
 def _signed(*keys: str) -> bytes:
     payload = payload_of(policy_of(SHIPPED), SEQUENCE)
     digest = sha256(payload).digest()
-    return envelop(payload, [signature_of(digest, key_id, KEYS[key_id]) for key_id in keys])
+    return envelop(payload, [sign(signed_bytes(digest), key_id, KEYS[key_id]) for key_id in keys])
 
 
 def _manifest(made: dict[str, bytes]) -> dict[str, Any]:

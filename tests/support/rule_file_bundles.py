@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.files.policy_source import revision_of
-from callability.kernel.envelope import envelop, open_bundle
-from callability.kernel.signatures import signature_of
+from callability.kernel.envelope import envelop, open_bundle, signed_bytes
+from callability.kernel.signatures import sign
 from support.bundles import SHIPPED, bundle_of
 
 Files = dict[str, bytes]
@@ -37,7 +37,7 @@ def bundle_with(files: Files, sequence: int = 0, *, revision: str = "", key: Pat
     if key is None:
         return envelop(data)
     private = Ed25519PrivateKey.from_private_bytes(key.read_bytes())
-    return envelop(data, [signature_of(sha256(data).digest(), "2026", private)])
+    return envelop(data, [sign(signed_bytes(sha256(data).digest()), "2026", private)])
 
 
 def key_pair(directory: Path, name: str) -> tuple[Path, Path, Path]:

@@ -16,7 +16,7 @@ from callability.compiler.bundle_writing import NotWritten, checked_payload
 from callability.compiler.policy import check_source
 from callability.files.policy_source import policy_files, source_in
 from callability.files.shipped_policy import shipped_policy
-from callability.kernel.envelope import MAX_SIGNATURES, envelop
+from callability.kernel.envelope import MAX_SIGNATURES, envelop, signed_bytes
 from callability.process.regular_file import OutputRefused, descriptor_of, output_to
 
 MAX_SEQUENCE = 2**64 - 1
@@ -88,6 +88,7 @@ def _signatures(payload: bytes, files: dict[str, Path]) -> list[bundle_pb2.Signa
         return []
     keys = read_keys(files, "private_key")
     # A bundle that is not signed needs no cryptography.
-    from callability.kernel.signatures import signature_of  # noqa: PLC0415
+    from callability.kernel.signatures import sign  # noqa: PLC0415
 
-    return [signature_of(sha256(payload).digest(), key_id, key) for key_id, key in keys.items()]
+    signed = signed_bytes(sha256(payload).digest())
+    return [sign(signed, key_id, key) for key_id, key in keys.items()]

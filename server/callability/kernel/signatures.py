@@ -6,7 +6,6 @@ from pathlib import Path
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.contract.finding import as_code
-from callability.kernel.envelope import signed_bytes
 from callability.process.regular_file import read_regular
 
 
@@ -45,9 +44,9 @@ def is_valid(signature: bytes, signed: bytes, public_key: bytes) -> bool:
     return True
 
 
-def signature_of(digest: bytes, key_id: str, key: Ed25519PrivateKey) -> pb.Signature:
-    """Return the signature of a payload with a digest of 32 bytes."""
-    return pb.Signature(key_id=key_id, signature=key.sign(signed_bytes(digest)))
+def sign(signed: bytes, key_id: str, key: Ed25519PrivateKey) -> pb.Signature:
+    """Return the signature of some bytes: for a bundle, `signed_bytes` of its digest."""
+    return pb.Signature(key_id=key_id, signature=key.sign(signed))
 
 
 def private_key(file: Path) -> Ed25519PrivateKey:

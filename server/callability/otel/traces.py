@@ -24,7 +24,10 @@ def check_traces() -> None:
     Raises:
         NoTraces: the extra is not installed, or a variable has a value that is not supported.
     """
-    _import_tracing().exporter_class()
+    try:
+        _import_tracing().exporter_class()
+    except ValueError as error:
+        raise NoTraces(str(error)) from error
 
 
 def start_traces(program: str) -> Callable[[], None]:

@@ -17,7 +17,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from callability import __version__
 from callability.otel import spans
-from callability.otel.traces import NoTraces
 from callability.process import logs
 
 STOP_SECONDS = 3.0
@@ -31,7 +30,7 @@ class Tracing:
     """The traces of this program, which the global tracer takes part in.
 
     Raises:
-        NoTraces: a variable has a value that is not supported.
+        ValueError: a variable has a value that is not supported.
     """
 
     def __init__(self, program: str) -> None:
@@ -111,13 +110,13 @@ def exporter_class() -> Callable[[], SpanExporter] | None:
     """Return what makes the exporter that the environment asks for; None if it wants none.
 
     Raises:
-        NoTraces: a variable has a value that is not supported.
+        ValueError: a variable has a value that is not supported.
     """
     wanted = os.environ.get("OTEL_TRACES_EXPORTER") or "otlp"
     if wanted == "none":
         return None
     if wanted != "otlp":
-        raise NoTraces(f"`$OTEL_TRACES_EXPORTER` must be `otlp` or `none`, and is `{wanted}`")
+        raise ValueError(f"`$OTEL_TRACES_EXPORTER` must be `otlp` or `none`, and is `{wanted}`")
     name = next((each for each in _PROTOCOL_VARIABLES if os.environ.get(each)), None)
     protocol = os.environ[name] if name else "grpc"
     if protocol == "grpc":
@@ -128,4 +127,4 @@ def exporter_class() -> Callable[[], SpanExporter] | None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as ByHttp  # noqa: PLC0415
 
         return ByHttp
-    raise NoTraces(f"`${name}` must be `grpc` or `http/protobuf`, and is `{protocol}`")
+    raise ValueError(f"`${name}` must be `grpc` or `http/protobuf`, and is `{protocol}`")
