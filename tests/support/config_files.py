@@ -347,7 +347,7 @@ FAULTY = {
     ),
     "a server that is repeated": (
         "mcpServers: {a: {command: x}, a: {command: y}}",
-        ["1:31: key `a` is repeated"],
+        ["1:31: key `a` is repeated (first in line 1)"],
     ),
     "faults of several servers, with a warning among them": (
         "mcpServers:\n  a: {comand: x}\n  b: {command: x, disabled_tools: [t, t]}\n  c: {url: 3}",

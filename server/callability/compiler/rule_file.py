@@ -222,11 +222,11 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
 
 
 def _find_repeated(named: Iterable[Case | Law], code: str, form: Form) -> None:
-    names: set[str] = set()
+    kind, lines = code.removeprefix("duplicate-"), dict[str, int]()
     for each in named:
-        if each.name in names:
-            form.find(each.place, code, f"{code.removeprefix('duplicate-')} {as_code(each.name)} is repeated")
-        names.add(each.name)
+        if first := lines.get(each.name):
+            form.find(each.place, code, f"{kind} {as_code(each.name)} is repeated", f"first in line {first}")
+        lines.setdefault(each.name, each.place.line)
 
 
 def _case(node: Node, question: Question, form: Form) -> Case | None:

@@ -320,15 +320,17 @@ class _JsonReader:
             yield token
 
     def _entries(self, levels: int) -> Iterator[tuple[Scalar, Node]]:
-        keys: set[str] = set()
+        lines: dict[str, int] = {}
         for token in self._until("}"):
             key, value = self._node(token, 0), self._node(next(self._tokens), levels)
             assert isinstance(key, Scalar)
             assert isinstance(key.value, str)
-            if key.value in keys:
-                self._find(key.place, "duplicate-key", f"key {as_code(key.value)} is repeated")
+            if first := lines.get(key.value):
+                self._find(
+                    key.place, "duplicate-key", f"key {as_code(key.value)} is repeated", f"first in line {first}"
+                )
             else:
-                keys.add(key.value)
+                lines[key.value] = key.place.line
                 yield key, value
 
     def _scalar(self, written: str, place: Place) -> Scalar:
@@ -350,5 +352,5 @@ class _JsonReader:
         line = bisect_right(self._lines, at)
         return Place(self._file, line, at - self._lines[line - 1] + 1)
 
-    def _find(self, place: Place, code: str, sentence: str) -> None:
-        self._findings.append(Finding(place, code, sentence))
+    def _find(self, place: Place, code: str, sentence: str, hint: str = "") -> None:
+        self._findings.append(Finding(place, code, sentence, hint))

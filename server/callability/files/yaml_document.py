@@ -235,16 +235,18 @@ class _Reader:
         raise TypeError(f"the YAML library made a {type(node).__name__}")
 
     def _entries(self, node: MappingNode) -> Iterator[tuple[Scalar, Node]]:
-        keys: set[ScalarValue] = set()
+        lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             key = self._node(key_node)
             value = self._node(value_node, key_node)
             if not isinstance(key, Scalar) or not isinstance(key.value, str):
                 self._find(key.place, "key-not-text", "a key is not text", "quote it, or write `placeholder` in quotes")
-            elif key.value in keys:
-                self._find(key.place, "duplicate-key", f"key {as_code(key.value)} is repeated")
+            elif first := lines.get(key.value):
+                self._find(
+                    key.place, "duplicate-key", f"key {as_code(key.value)} is repeated", f"first in line {first}"
+                )
             else:
-                keys.add(key.value)
+                lines[key.value] = key.place.line
                 yield key, value
 
     def _value(self, node: ScalarNode, place: Place) -> ScalarValue:

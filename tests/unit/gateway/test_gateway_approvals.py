@@ -150,7 +150,7 @@ def test_a_value_outside_its_domain_is_unknown_and_nothing_else_is(
                 "(write for example `{disabled: true}`)",
             ],
         ),
-        ("files: {write: {}, write: {disabled: true}}", ["1:20: key `write` is repeated"]),
+        ("files: {write: {}, write: {disabled: true}}", ["1:20: key `write` is repeated (first in line 1)"]),
     ],
     ids=["empty", "comments", "list", "server without tools", "record", "indentation", "duplicate"],
 )
