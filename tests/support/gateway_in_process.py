@@ -29,7 +29,7 @@ from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.lifecycle import run
 from callability.gateway.serving.listening import HttpPort
 from callability.gateway.serving.mcp_server import mcp_server
-from callability.process.uvicorn_server import StopSignals
+from callability.process.web_server import StopSignals
 
 _FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OPTIONS = {"--agent", "--approvals", "--metrics-address", "--policy", "--policy-address"}

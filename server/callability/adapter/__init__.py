@@ -27,7 +27,6 @@ from callability.adapter.inputs import (
     UnreadInput,
     unread_inputs,
 )
-from callability.adapter.json_text import JsonNumber, error_result, read_json, result_json, tool_result
 from callability.adapter.judgement import (
     ALL_SERVERS,
     SEPARATOR,
@@ -40,9 +39,17 @@ from callability.adapter.judgement import (
     judge,
     tool_counts,
 )
-from callability.adapter.outcomes import enable_result, enable_status, load_messages, load_status
-from callability.adapter.phrases import NEUTRAL, Phrases
-from callability.adapter.rejection import UnknownTool, rejection, unavailable, unknown_tool
+from callability.adapter.messages import (
+    UnknownTool,
+    enable_result,
+    enable_status,
+    load_messages,
+    load_status,
+    rejection,
+    unavailable,
+    unknown_tool,
+)
+from callability.adapter.texts import NEUTRAL, JsonNumber, Phrases, error_result, read_json, result_json, tool_result
 
 __all__ = [
     "ALL_SERVERS",

@@ -10,9 +10,8 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from callability.adapter.json_text import JsonNumber, error_result
 from callability.adapter.judgement import JudgedTool, Judgement, ToolText
-from callability.adapter.phrases import Phrases
+from callability.adapter.texts import JsonNumber, Phrases, error_result
 from callability.contract.vocabulary import is_plain
 
 MAX_WORD = 64

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from callability.adapter.phrases import Phrases, fill, in_sentence, on_one_line, with_declared
+from callability.adapter.texts import Phrases, fill, in_sentence, on_one_line, with_declared
 from callability.contract.enum_words import TOOL_STATUS
 from callability.contract.vocabulary import ToolStatus
 from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolsRequest, CheckToolsResponse, ToolResult

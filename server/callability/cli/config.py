@@ -38,7 +38,7 @@ from callability.contract.finding import (
 from callability.files import document
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.checks import has_labels, label_findings, missing_commands
-from callability.gateway.config.disagreements import TOOL_LISTS
+from callability.gateway.config.findings import TOOL_LISTS
 from callability.gateway.config.schema import config_page, config_schema
 from callability.gateway.config.variables import key_place
 

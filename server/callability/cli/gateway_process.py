@@ -35,7 +35,7 @@ from callability.kernel.conditions import SEMANTICS
 from callability.process.address import AddressRefused
 from callability.process.background import end_tasks, in_background, stop_signals
 from callability.process.metrics import expose
-from callability.process.uvicorn_server import StopSignals
+from callability.process.web_server import StopSignals
 from callability.records.format import By
 from callability.records.metrics import RecordMetrics
 from callability.records.recorder import Recorder, RecordOptions

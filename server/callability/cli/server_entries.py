@@ -34,7 +34,7 @@ from callability.files.spelling import Tree
 from callability.gateway.config import CatalogEntry, Config, ServerConfig, load_approvals
 from callability.gateway.config.approvals import DEFAULT_APPROVALS, read_seen, seen_beside
 from callability.gateway.config.findings import findings, unfit_variables, unset_variables
-from callability.gateway.config.secrets_file import SECRETS_FILE, with_secrets, written_secrets
+from callability.gateway.config.variables import SECRETS_FILE, with_secrets, written_secrets
 from callability.setup.client_file import Unusable
 from callability.setup.secret_values import SecretStore, needed_variables, own_secrets, secrets_in, without_secrets
 from callability.setup.writing import remove_secrets, unused_secrets, write_secrets

@@ -19,8 +19,7 @@ from callability.contract.finding import as_code, list_names
 from callability.files.editing import EditRefused, rewrite
 from callability.gateway.config import ApprovalRecord, Config
 from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
-from callability.gateway.config.secrets_file import with_secrets
-from callability.gateway.config.variables import unset
+from callability.gateway.config.variables import unset, with_secrets
 from callability.process.logs import log_to_standard_error
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from callability.contract.finding import as_code, did_you_mean, list_names
 from callability.files.editing import ChangedMeanwhile
 from callability.gateway.config import Config, ConfigRefused, NoConfig, is_found_without_option, load_config
 from callability.gateway.config.config import new_config
-from callability.gateway.config.secrets_file import SECRETS_FILE
+from callability.gateway.config.variables import SECRETS_FILE
 from callability.setup.client_file import Unusable
 from callability.setup.clients import CLIENTS, McpClient, client_named
 from callability.setup.plan import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from callability.adapter import NEUTRAL, Judgement, Phrases, Scope, UnknownTool, rejection, unavailable, unknown_tool
-from callability.adapter.rejection import ambiguous_tool
+from callability.adapter.messages import ambiguous_tool
 from callability.client.hooks import DecisionHook, GuardedHooks, Hooks, InvalidRequest, LoggingHooks, PolicyUnavailable
 from callability.client.inventory import HELD_BACK, Decision, Inventory
 from callability.client.local import MAX_AGE_SECONDS, AsyncioLocal, local_decisions

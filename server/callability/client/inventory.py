@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from callability.adapter import SEPARATOR, Scope, ToolText
-from callability.adapter.json_text import well_formed
 from callability.adapter.judgement import in_scope
+from callability.adapter.texts import well_formed
 from callability.client.judgements import Judgements, Judging, KnownServer
 from callability.contract.finding import as_code
 from callability.contract.vocabulary import MAX_BYTES, byte_length

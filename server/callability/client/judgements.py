@@ -13,7 +13,7 @@ from itertools import pairwise
 from threading import Lock
 
 from callability.adapter import ALL_SERVERS, SEPARATOR, JudgedTool, Judgement, ToolText, judge
-from callability.adapter.json_text import well_formed
+from callability.adapter.texts import well_formed
 from callability.client.hooks import PolicyUnavailable
 from callability.contract.vocabulary import MAX_BYTES, ToolStatus, byte_length
 from callability.v1 import callability_service_pb2 as pb

@@ -18,9 +18,8 @@ from callability.contract.vocabulary import EnableStatus, LoadStatus, Status, To
 from callability.files.policy_source import PolicyFile
 from callability.kernel.conditions import SEMANTICS, AllOf, AnyOf, Condition, Is, Not
 from callability.kernel.envelope import MAX_BYTES, cost_of_payload, envelop, max_cost
-from callability.kernel.policy import CheckedPolicy
+from callability.kernel.policy import CheckedPolicy, rule_set_of
 from callability.kernel.rule_set import RuleSet as CompiledRuleSet
-from callability.kernel.rule_set_reading import rule_set_of
 from callability.v1 import verdict_pb2
 
 

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from callability.adapter import NEUTRAL, Phrases, load_messages, load_status
-from callability.adapter.outcomes import MAX_NAMED
-from callability.adapter.phrases import abridge
+from callability.adapter.messages import MAX_NAMED
+from callability.adapter.texts import abridge
 from callability.client import PolicyUnavailable
 from callability.contract.enum_words import LOAD_FAILURE, LOAD_PHASE
 from callability.contract.timeout_signature import timed_out_on_the_way

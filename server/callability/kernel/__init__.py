@@ -10,10 +10,9 @@ Its modules, bottom to top; each imports only from those above it in this list:
 - `signatures`: keys, and whether a signature is valid
 - `conditions`: conditions in three-valued logic, ways to make one false, and first match
 - `rule_set`: a compiled rule set, its facts, diagram and verdicts
-- `rule_set_reading`: reads rule sets from a bundle, or refuses it
 - `path`: why a verdict was given, and what lifts a lock
 - `facts`: the only reader of facts in requests
-- `policy`: a compiled policy
+- `policy`: a compiled policy, read from a bundle or refused
 - `results`: the words and the bytes of verdicts
 - `byte_calls`: answers calls from bytes to bytes
 - `calls`: answers calls from messages to messages

@@ -18,7 +18,7 @@ from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, new_file
 from callability.files.spelling import Tree
 from callability.gateway.config.findings import content, findings
-from callability.gateway.config.secrets_file import read_secrets
+from callability.gateway.config.variables import read_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, read_client_file, with_members
 from callability.setup.clients import CLIENTS, ENTRY_NAME, ConfigForm, McpClient, moved_by_environment
 from callability.setup.secret_values import Entry, SecretStore, fill_secrets, with_stored_variables, without_secrets

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, cast
 
-from callability.gateway.config.secrets_file import PREFIX
-from callability.gateway.config.variables import FILLED, names_in, secret_arguments, unset_in
+from callability.gateway.config.variables import FILLED, PREFIX, names_in, secret_arguments, unset_in
 
 Entry = dict[str, Any]
 

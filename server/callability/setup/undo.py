@@ -16,7 +16,7 @@ from callability.contract.finding import as_code, list_names
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, turn, without
 from callability.files.editing import replace as replace_file
-from callability.gateway.config.secrets_file import SECRETS_FILE, written_secrets
+from callability.gateway.config.variables import SECRETS_FILE, written_secrets
 from callability.setup.client_file import ClientFile, Unusable, content_of, with_members
 from callability.setup.clients import ConfigForm
 from callability.setup.writing import (

@@ -16,7 +16,7 @@ from typing import Any
 from callability.contract.finding import as_code
 from callability.files import document
 from callability.files.editing import ChangedMeanwhile, replace, turn
-from callability.gateway.config.secrets_file import (
+from callability.gateway.config.variables import (
     KEYRING,
     PREFIX,
     NoKeyring,

@@ -23,8 +23,14 @@ from callability.files import document
 from callability.files.document import MAX_BYTES
 from callability.files.editing import ChangedMeanwhile
 from callability.process.address import check_loopback, listening
-from callability.process.page_guard import ERROR_HANDLERS, PAGE_TYPES, PageGuard, page_endpoints
-from callability.process.uvicorn_server import StopSignals, UvicornServer
+from callability.process.web_server import (
+    ERROR_HANDLERS,
+    PAGE_TYPES,
+    PageGuard,
+    StopSignals,
+    UvicornServer,
+    page_endpoints,
+)
 from callability.studio.drafts import saved_data
 from callability.studio.policy_files import (
     NAMES,

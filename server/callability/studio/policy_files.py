@@ -23,7 +23,7 @@ from callability.compiler.questions import QUESTIONS
 from callability.files import document
 from callability.files.editing import overwrite
 from callability.files.policy_source import policy_files
-from callability.process.page_guard import PageError
+from callability.process.web_server import PageError
 
 
 class Superseded(PageError):

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from callability.gateway.serving.http_connections import HttpConnection
-from callability.process.uvicorn_server import StopSignals, UvicornServer
+from callability.process.web_server import StopSignals, UvicornServer
 from support.callers import token_entry, write_callers
 from support.certificates import Authority, Pair
 from support.commands import callability

@@ -18,7 +18,7 @@ from callability.gateway.config import HttpConfig
 from callability.gateway.serving import http_connections, http_sessions
 from callability.gateway.serving.http_connections import HttpConnection
 from callability.gateway.serving.http_server import HttpRequests
-from callability.process.uvicorn_server import StopSignals, UvicornServer
+from callability.process.web_server import StopSignals, UvicornServer
 from support.checkout import UPSTREAMS
 from support.gateway_requests import INITIALIZE
 from support.gateways import write_config

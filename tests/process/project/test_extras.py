@@ -60,7 +60,7 @@ def _path(module: str) -> Path | None:
 ON_REQUEST = {
     SERVER / "callability/kernel/signatures.py",
     SERVER / "callability/service/call_spans.py",
-    SERVER / "callability/gateway/config/secrets_file.py",
+    SERVER / "callability/gateway/config/variables.py",
     SERVER / "callability/gateway/meaning.py",
     *(SERVER / "callability/otel").glob("*.py"),
 }
@@ -107,7 +107,7 @@ def test_the_base_imports_nothing_that_an_extra_installs() -> None:
         for room in ("adapter", "v1")
         for path in (SERVER / "callability" / room).glob("*.py")
     }
-    assert {"callability.adapter.rejection", "callability.v1.verdict_pb2"} <= modules
+    assert {"callability.adapter.messages", "callability.v1.verdict_pb2"} <= modules
     frame = {"callability.__main__", "callability.cli.application"}
     for path in {path for module in modules | frame for path in _with_all_that_it_imports(module)}:
         assert _libraries(path) <= BASE_LIBRARIES, path

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from callability.adapter import NEUTRAL, load_messages, rejection
-from callability.adapter.phrases import MAX_PARTS, abridge, shorten
+from callability.adapter.texts import MAX_PARTS, abridge, shorten
 from callability.contract.vocabulary import EnableStatus, LiftedBy, LoadStatus, ToolStatus
 from callability.gateway.tools.decisions import phrases
 from callability.v1 import callability_service_pb2 as pb

@@ -36,7 +36,7 @@ ARROWS = {
 }
 """What each room imports from: annotations and imports inside functions included. Generated stubs belong to no room."""
 STUBS = {"v1", "bundle"}
-OF_EXTRAS = {"page_guard.py", "uvicorn_server.py", "metrics.py", "signatures.py"}
+OF_EXTRAS = {"web_server.py", "metrics.py", "signatures.py"}
 """Modules of these rooms that need an extra; they are imported where one is installed."""
 
 

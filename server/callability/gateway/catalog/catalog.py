@@ -24,8 +24,7 @@ from callability.gateway.catalog.attempt import (
     Limits,
 )
 from callability.gateway.config import CatalogEntry, Config, Deadlines
-from callability.gateway.config.secrets_file import with_secrets
-from callability.gateway.config.variables import Unfillable, fill, unset
+from callability.gateway.config.variables import Unfillable, fill, unset, with_secrets
 from callability.gateway.loading import signals_of
 from callability.gateway.policy_client import PolicyClient, most_careful
 from callability.gateway.upstream import (

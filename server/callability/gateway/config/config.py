@@ -12,8 +12,7 @@ from typer import get_app_dir
 
 from callability.contract.finding import Finding, Place, Severity, as_code, did_you_mean, has_errors, in_order
 from callability.files import document
-from callability.gateway.config.disagreements import TOOL_LISTS
-from callability.gateway.config.findings import findings, unfit_variables, unset_variables
+from callability.gateway.config.findings import TOOL_LISTS, findings, unfit_variables, unset_variables
 from callability.gateway.config.model import (
     AgentConfig,
     CatalogEntry,
@@ -22,8 +21,7 @@ from callability.gateway.config.model import (
     RecordsConfig,
     ServerConfig,
 )
-from callability.gateway.config.secrets_file import digest_of_secrets, read_secrets, with_secrets
-from callability.gateway.config.variables import key_place, place
+from callability.gateway.config.variables import digest_of_secrets, key_place, place, read_secrets, with_secrets
 
 __all__ = [
     "AgentConfig",

@@ -26,8 +26,7 @@ from callability.gateway.people.overview import ACTS, Acts, NotDone, Overview, R
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.process.address import listening
 from callability.process.background import end_tasks
-from callability.process.page_guard import ERROR_HANDLERS, PageError, PageGuard, page_endpoints
-from callability.process.uvicorn_server import UvicornServer
+from callability.process.web_server import ERROR_HANDLERS, PageError, PageGuard, UvicornServer, page_endpoints
 
 CODE_SECONDS = 300
 """For how long a code is valid."""

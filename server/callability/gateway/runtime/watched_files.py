@@ -25,7 +25,7 @@ from callability.files.watching import LOOK_SECONDS, looks
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.approvals import Definitions, approved_part
 from callability.gateway.config.checks import has_labels, label_findings
-from callability.gateway.config.secrets_file import digest_of_secrets, secrets_beside
+from callability.gateway.config.variables import digest_of_secrets, secrets_beside
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.policy_client import GET_SECONDS, PolicyClient
 from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool

@@ -45,7 +45,7 @@ from callability.gateway.serving.http_connections import (
 from callability.gateway.serving.http_sessions import HttpAgents, HttpSessions, TooManyRequests, TooManySessions
 from callability.gateway.serving.listening import HttpPort
 from callability.gateway.serving.mcp_server import SESSION, mcp_server
-from callability.process.uvicorn_server import StopSignals, UvicornServer
+from callability.process.web_server import StopSignals, UvicornServer
 
 PIECE_BYTES = 65_536
 """Bytes of an answer that are given to a connection at once."""

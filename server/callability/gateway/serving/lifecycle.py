@@ -21,7 +21,7 @@ from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.serving.status_socket import status_socket
 from callability.gateway.serving.streams import limit_unread, readable
 from callability.process.background import stop_signals
-from callability.process.uvicorn_server import StopSignals
+from callability.process.web_server import StopSignals
 
 Transport = Literal["stdio", "http", "unix"]
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from callability.adapter.judgement import status_of
-from callability.adapter.phrases import fill, with_declared
-from callability.adapter.rejection import unread_sentence
+from callability.adapter.messages import unread_sentence
+from callability.adapter.texts import fill, with_declared
 from callability.contract.finding import as_code
 from callability.contract.vocabulary import MAX_BYTES, LoadStatus, ToolStatus, byte_length
 from callability.process import logs

@@ -28,7 +28,7 @@ from callability.gateway.upstream.failure import Failure
 from callability.gateway.upstream.http_response import Handshake, limit_body
 from callability.gateway.upstream.login_store import LockHeld, Login, StoredLogin, StoreUnavailable, Waits
 from callability.process.logs import fields
-from callability.process.uvicorn_server import UvicornServer
+from callability.process.web_server import UvicornServer
 
 HOST = "127.0.0.1"
 PATH = "/callback"
