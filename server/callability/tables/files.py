@@ -18,27 +18,8 @@ import pyarrow.parquet
 
 from callability.contract.finding import as_code
 from callability.process.regular_file import OutputRefused, output_to
+from callability.tables import formats
 from callability.tables.fact_column import UnfitColumn
-from callability.tables.formats import (
-    TableFormat,
-    UnfitFile,
-    UnfitText,
-    arrow_schema,
-    check_arrow_files,
-    check_quotes,
-    decoded,
-    decoded_schema,
-    names_in_csv,
-    names_in_json_lines,
-    plain_form,
-    plain_form_type,
-    plain_type,
-    read_arrow,
-    read_csv,
-    read_json_lines,
-    reason,
-    text_schema,
-)
 from callability.tables.verdict_columns import ColumnCheck, one_line
 
 BATCH_ROWS = 1 << 16
@@ -52,13 +33,13 @@ class TableRefused(Exception):
 
 
 ENDINGS = {
-    ".parquet": TableFormat.PARQUET,
-    ".pq": TableFormat.PARQUET,
-    ".arrow": TableFormat.ARROW,
-    ".feather": TableFormat.ARROW,
-    ".csv": TableFormat.CSV,
-    ".jsonl": TableFormat.JSON_LINES,
-    ".ndjson": TableFormat.JSON_LINES,
+    ".parquet": formats.TableFormat.PARQUET,
+    ".pq": formats.TableFormat.PARQUET,
+    ".arrow": formats.TableFormat.ARROW,
+    ".feather": formats.TableFormat.ARROW,
+    ".csv": formats.TableFormat.CSV,
+    ".jsonl": formats.TableFormat.JSON_LINES,
+    ".ndjson": formats.TableFormat.JSON_LINES,
 }
 
 
@@ -71,12 +52,12 @@ class TableFile:
     """A file with a table."""
 
     path: Path
-    format: TableFormat
+    format: formats.TableFormat
 
     @property
     def is_empty_json(self) -> bool:
         """Whether it is a file for JSON lines with nothing in it."""
-        return self.format is TableFormat.JSON_LINES and not self.path.stat().st_size
+        return self.format is formats.TableFormat.JSON_LINES and not self.path.stat().st_size
 
     def schema(self, facts: pa.Schema, kept: Sequence[str] = ()) -> pa.Schema:
         """Return the columns of the file as they are read; in CSV and JSON lines facts have the types of `facts`.
@@ -88,19 +69,19 @@ class TableFile:
         """
         with self._refuse_unreadable():
             match self.format:
-                case TableFormat.PARQUET:
+                case formats.TableFormat.PARQUET:
                     found = pa.parquet.read_schema(self.path)
                     found = pa.schema([_encode(field) for field in found], found.metadata)
-                case TableFormat.ARROW:
-                    found = arrow_schema(self.path)
-                case TableFormat.CSV:
-                    found = text_schema(names_in_csv(self.path), facts)
-                case TableFormat.JSON_LINES:
-                    names = names_in_json_lines(self.path) or dict.fromkeys((*facts.names, *kept))
-                    found = text_schema(names, facts)
+                case formats.TableFormat.ARROW:
+                    found = formats.arrow_schema(self.path)
+                case formats.TableFormat.CSV:
+                    found = formats.text_schema(formats.names_in_csv(self.path), facts)
+                case formats.TableFormat.JSON_LINES:
+                    names = formats.names_in_json_lines(self.path) or dict.fromkeys((*facts.names, *kept))
+                    found = formats.text_schema(names, facts)
             # Names of columns are decoded here, and may not be UTF-8.
             _ = found.names
-            return pa.schema([field.with_type(plain_form_type(field.type)) for field in found], found.metadata)
+            return pa.schema([field.with_type(formats.plain_form_type(field.type)) for field in found], found.metadata)
 
     def check_text(self) -> None:
         """Check that each row of a CSV file ends where a line does, whatever is in quotes.
@@ -108,9 +89,9 @@ class TableFile:
         Raises:
             TableRefused: a quote is not closed, or the file cannot be read.
         """
-        if self.format is TableFormat.CSV:
+        if self.format is formats.TableFormat.CSV:
             with self._refuse_unreadable():
-                check_quotes(self.path)
+                formats.check_quotes(self.path)
 
     def batches(self, facts: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield some of the columns of the file: at least one batch, which may be empty. The others are not read.
@@ -122,7 +103,9 @@ class TableFile:
             TableRefused: the file cannot be read.
         """
         # What reads a fact validates its column, and other readers give valid texts or have validated all.
-        others = [name for name in wanted.names if name not in facts.names and self.format is TableFormat.PARQUET]
+        others = [
+            name for name in wanted.names if name not in facts.names and self.format is formats.TableFormat.PARQUET
+        ]
         checks, empty = {name: ColumnCheck() for name in others}, True
         with self._refuse_unreadable():
             for batch in self._read(facts, wanted.names):
@@ -130,36 +113,36 @@ class TableFile:
                 for name, check in checks.items():
                     if fault := check.fault_of(batch.column(name)):
                         raise self._refusal(f"column {as_code(name)}: {fault}")
-                columns = [plain_form(batch.column(name)) for name in wanted.names]
+                columns = [formats.plain_form(batch.column(name)) for name in wanted.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=wanted)
         if empty:
             yield pa.RecordBatch.from_pylist([], schema=wanted)
 
     def _read(self, facts: pa.Schema, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         match self.format:
-            case TableFormat.PARQUET:
+            case formats.TableFormat.PARQUET:
                 texts = [each.name for each in pa.parquet.read_schema(self.path) if pa.types.is_string(each.type)]
                 # Without a buffer of its own, it reads whole row groups, and they may have a million rows each.
                 with pa.parquet.ParquetFile(
                     self.path, read_dictionary=texts, buffer_size=_READ_BYTES, pre_buffer=False
                 ) as file:
                     yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(names))
-            case TableFormat.ARROW:
-                for batch in read_arrow(self.path, names):
+            case formats.TableFormat.ARROW:
+                for batch in formats.read_arrow(self.path, names):
                     yield from (batch.slice(start, BATCH_ROWS) for start in range(0, batch.num_rows, BATCH_ROWS))
-            case TableFormat.CSV:
-                yield from read_csv(self.path, facts, names)
-            case TableFormat.JSON_LINES:
-                yield from read_json_lines(self.path, facts, names)
+            case formats.TableFormat.CSV:
+                yield from formats.read_csv(self.path, facts, names)
+            case formats.TableFormat.JSON_LINES:
+                yield from formats.read_json_lines(self.path, facts, names)
 
     @contextmanager
     def _refuse_unreadable(self) -> Iterator[None]:
         try:
             yield
-        except UnfitText as error:
+        except formats.UnfitText as error:
             raise self._refusal(str(error)) from None
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise self._refusal(reason(self.path, self.format, error)) from None
+            raise self._refusal(formats.reason(self.path, self.format, error)) from None
 
     def _refusal(self, why: str) -> TableRefused:
         return TableRefused(f"{self.path}: cannot be read as {self.format}: {why}")
@@ -189,15 +172,15 @@ def table_files(names: Iterable[str]) -> tuple[TableFile, ...]:
         file.check_text()
     # Without a row, JSON lines have no columns that others could be compared with.
     with_columns = {path: file for path, file in found.items() if not file.is_empty_json} or found
-    if arrow := [path for path, file in found.items() if file.format is TableFormat.ARROW]:
+    if arrow := [path for path, file in found.items() if file.format is formats.TableFormat.ARROW]:
         try:
-            check_arrow_files(arrow)
-        except UnfitFile as error:
-            raise TableRefused(f"{error.path}: cannot be read as {TableFormat.ARROW}: {error}") from None
+            formats.check_arrow_files(arrow)
+        except formats.UnfitFile as error:
+            raise TableRefused(f"{error.path}: cannot be read as {formats.TableFormat.ARROW}: {error}") from None
     return tuple(with_columns.values())
 
 
-def format_of(path: Path) -> TableFormat:
+def format_of(path: Path) -> formats.TableFormat:
     """Return the format of a file.
 
     Raises:
@@ -211,14 +194,14 @@ def format_of(path: Path) -> TableFormat:
         raise TableRefused(f"{path}: the name must end in {', '.join(ENDINGS)}{hint}") from None
 
 
-def output_format(path: Path) -> TableFormat:
+def output_format(path: Path) -> formats.TableFormat:
     """Return the format in which a file is written.
 
     Raises:
         TableRefused: the ending of its name is not that of a format that is written.
     """
-    form = ENDINGS.get(path.suffix.lower(), TableFormat.JSON_LINES)
-    if form is TableFormat.JSON_LINES:
+    form = ENDINGS.get(path.suffix.lower(), formats.TableFormat.JSON_LINES)
+    if form is formats.TableFormat.JSON_LINES:
         raise TableRefused(f"{path}: the name of an output must end in .parquet, .arrow or .csv")
     return form
 
@@ -264,7 +247,7 @@ def table_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchWriter
         raise OutputRefused(f"`{path}` cannot be written: {why}") from None
 
 
-def _holds(form: TableFormat, field: pa.Field) -> bool:
+def _holds(form: formats.TableFormat, field: pa.Field) -> bool:
     """Say whether a format has columns of the type of a field."""
     schema = pa.schema([field])
     try:
@@ -275,14 +258,14 @@ def _holds(form: TableFormat, field: pa.Field) -> bool:
     return True
 
 
-def _writer(stream: BinaryIO, form: TableFormat, schema: pa.Schema) -> pa.RecordBatchWriter:
+def _writer(stream: BinaryIO, form: formats.TableFormat, schema: pa.Schema) -> pa.RecordBatchWriter:
     match form:
-        case TableFormat.PARQUET:
+        case formats.TableFormat.PARQUET:
             return pa.parquet.ParquetWriter(stream, schema)
-        case TableFormat.ARROW:
-            return _PlainWriter(pa.ipc.new_file(stream, decoded_schema(schema)))
+        case formats.TableFormat.ARROW:
+            return _PlainWriter(pa.ipc.new_file(stream, formats.decoded_schema(schema)))
         case _:
-            return _PlainWriter(pa.csv.CSVWriter(stream, decoded_schema(schema)))
+            return _PlainWriter(pa.csv.CSVWriter(stream, formats.decoded_schema(schema)))
 
 
 class _PlainWriter:
@@ -293,7 +276,7 @@ class _PlainWriter:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        self._writer.write_batch(decoded(batch))
+        self._writer.write_batch(formats.decoded(batch))
 
     def __enter__(self) -> _PlainWriter:
         """Return the writer."""
@@ -315,7 +298,7 @@ def kept_as(batch: pa.RecordBatch, names: Sequence[str], schema: pa.Schema) -> p
         column = batch.column(place)
         if column.type != wanted:
             try:
-                cast = column.cast(plain_type(column.type)).cast(plain_type(wanted))
+                cast = column.cast(formats.plain_type(column.type)).cast(formats.plain_type(wanted))
                 cast = cast.dictionary_encode().cast(wanted) if pa.types.is_dictionary(wanted) else cast
             except pa.ArrowException as error:
                 found = f"found the type {column.type}, wanted {wanted}, as in the first file ({one_line(error)})"
