@@ -16,16 +16,7 @@ from typing import Any
 from callability.contract.finding import as_code
 from callability.files import document
 from callability.files.editing import ChangedMeanwhile, replace, turn
-from callability.gateway.config.variables import (
-    KEYRING,
-    PREFIX,
-    NoKeyring,
-    keep_in_keyring,
-    remove_from_keyring,
-    secrets_beside,
-    variable_line,
-    written_secrets,
-)
+from callability.gateway.config import variables
 from callability.setup.client_file import Unusable
 from callability.setup.plan import Plan, entry_name_of, replaced_names
 from callability.setup.secret_values import Entry
@@ -110,7 +101,7 @@ def write_plan(plan: Plan, *, in_keyring: bool = False) -> Run:
         )
         write_record(plan.config, (*runs, run))
         if plan.secrets:
-            write_secrets(plan.config, {**written_secrets(plan.config), **secrets})
+            write_secrets(plan.config, {**variables.written_secrets(plan.config), **secrets})
         if config is not None:
             replace(plan.config.resolve(), plan.after, mode=None if plan.before is not None else PRIVATE)
         for path, data in plan.installed.items():
@@ -123,18 +114,18 @@ def write_secrets(config: Path, secrets: Mapping[str, str]) -> None:
 
     Lines that stay the same keep their place, and comments stay.
     """
-    path = secrets_beside(config).resolve()
+    path = variables.secrets_beside(config).resolve()
     old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    before = written_secrets(config)
+    before = variables.written_secrets(config)
     lines = []
     for line in old:
         name = _name_in(line)
         if name is None or (name in secrets and before.get(name) == secrets[name]):
             lines.append(line)
         elif name in secrets:
-            lines.append(variable_line(name, secrets[name]))
+            lines.append(variables.variable_line(name, secrets[name]))
     there = {_name_in(line) for line in lines}
-    lines += [variable_line(name, value) for name, value in secrets.items() if name not in there]
+    lines += [variables.variable_line(name, value) for name, value in secrets.items() if name not in there]
     if any(line.strip() for line in lines):
         replace(path, "".join(f"{line}\n" for line in lines).encode(), mode=PRIVATE)
     else:
@@ -148,8 +139,8 @@ def unused_secrets(config: Path, after: bytes | None) -> tuple[str, ...]:
         Unusable: the file of secrets, or another config that may use it, cannot be read.
     """
     try:
-        there = written_secrets(config)
-        beside = secrets_beside(config).parent.iterdir() if there else ()
+        there = variables.written_secrets(config)
+        beside = variables.secrets_beside(config).parent.iterdir() if there else ()
         others = {each.resolve() for each in beside if each.suffix in _CONFIG_SUFFIXES and each.is_file()}
         others -= {config.resolve(), record_of(config)}
         texts = [data.decode(errors="replace") for data in (after or b"", *map(document.read_bytes, others))]
@@ -165,13 +156,13 @@ def remove_secrets(config: Path, names: Collection[str]) -> None:
         Unusable: one stays in the keyring.
         OSError: the file cannot be written.
     """
-    there = written_secrets(config)
+    there = variables.written_secrets(config)
     for name in names:
         account = there.get(name, "")
-        if account.startswith(KEYRING):
+        if account.startswith(variables.KEYRING):
             try:
-                remove_from_keyring(account.removeprefix(KEYRING))
-            except NoKeyring as error:
+                variables.remove_from_keyring(account.removeprefix(variables.KEYRING))
+            except variables.NoKeyring as error:
                 raise Unusable(f"secret {as_code(name)} stays in the keyring: {error}") from None
     write_secrets(config, {name: value for name, value in there.items() if name not in names})
 
@@ -227,7 +218,7 @@ def digest_of(path: Path) -> str:
 
 
 def _is_used(name: str, text: str) -> bool:
-    return f"${{{PREFIX}{name}}}" in text or f"${{{PREFIX}{name}:-" in text
+    return f"${{{variables.PREFIX}{name}}}" in text or f"${{{variables.PREFIX}{name}:-" in text
 
 
 def _store_secrets(plan: Plan, *, in_keyring: bool) -> Mapping[str, str]:
@@ -237,10 +228,10 @@ def _store_secrets(plan: Plan, *, in_keyring: bool) -> Mapping[str, str]:
     accounts = {name: f"{plan.config.resolve().parent}/{name}" for name in plan.secrets}
     try:
         for name, account in accounts.items():
-            keep_in_keyring(account, plan.secrets[name])
-    except NoKeyring as error:
+            variables.keep_in_keyring(account, plan.secrets[name])
+    except variables.NoKeyring as error:
         raise Unusable(f"a secret cannot be stored: {error}; without `--secrets keyring`, it goes to a file") from None
-    return {name: f"{KEYRING}{account}" for name, account in accounts.items()}
+    return {name: f"{variables.KEYRING}{account}" for name, account in accounts.items()}
 
 
 def _check_unchanged(plan: Plan) -> None:
