@@ -7,17 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from callability.compiler.forms import (
-    Form,
-    describe_node,
-    fact_places,
-    label_places,
-    read_facts,
-    read_labels,
-    read_name,
-    undeclared_fact,
-    with_names,
-)
+from callability.compiler import forms
 from callability.compiler.question import Fact, NameFact, Question
 from callability.compiler.rule_set import Law, Rule, RuleSet, Text, Words, check_words, statuses_with_words
 from callability.contract.finding import (
@@ -39,7 +29,7 @@ MAX_PARTS = 2_000
 _CONNECTIVES = ("any", "all", "not")
 
 
-def read_when(node: Node, question: Question, rule: str, form: Form) -> Condition | None:
+def read_when(node: Node, question: Question, rule: str, form: forms.Form) -> Condition | None:
     """Return the whole condition that a node writes, or None after a finding, also where it has too many parts."""
     condition = read_condition(node, question, rule, form)
     parts = sum(1 for _ in atoms(condition))
@@ -49,7 +39,7 @@ def read_when(node: Node, question: Question, rule: str, form: Form) -> Conditio
     return condition
 
 
-def read_condition(node: Node, question: Question, rule: str, form: Form) -> Condition | None:
+def read_condition(node: Node, question: Question, rule: str, form: forms.Form) -> Condition | None:
     """Return the condition that a node writes, or None after a finding."""
     entries = form.entries(node, f"`when` of {rule}")
     if entries is None:
@@ -69,7 +59,7 @@ def read_condition(node: Node, question: Question, rule: str, form: Form) -> Con
     return sound[0] if len(sound) == 1 else AllOf(sound)
 
 
-def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool = False) -> str | None:
+def read_value(node: Node, fact: Fact, where: str, form: forms.Form, *, unknown: bool = False) -> str | None:
     """Return a value of a fact, or None after a finding; `unknown` where it may be written.
 
     Where it may not be, it is a condition that is read, and a name may be a pattern. A whole number is the text that is
@@ -77,7 +67,7 @@ def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool 
     """
     found, value = (node.value, node.word) if isinstance(node, Scalar) else (None, None)
     if isinstance(fact, NameFact) and value != UNKNOWN:
-        return read_name(node, fact, where, form, pattern=not unknown)
+        return forms.read_name(node, fact, where, form, pattern=not unknown)
     if fact.boolean and isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str) and value == UNKNOWN:
@@ -95,12 +85,14 @@ def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool 
         hint = "in quotes"
     else:
         hint = did_you_mean(str(found), fact.values)
-    form.find(node.place, "unknown-value", f"unknown value of `{fact.name}` in {where}: {describe_node(node)}", hint)
+    form.find(
+        node.place, "unknown-value", f"unknown value of `{fact.name}` in {where}: {forms.describe_node(node)}", hint
+    )
     return None
 
 
 def find_fact(
-    key: Scalar, value: Node, question: Question, where: str, form: Form, others: tuple[str, ...] = ()
+    key: Scalar, value: Node, question: Question, where: str, form: forms.Form, others: tuple[str, ...] = ()
 ) -> Fact | None:
     """Return the fact that a key names, or None after a finding that suggests a fact or one of the other keys."""
     name = str(key.value)
@@ -108,7 +100,9 @@ def find_fact(
     if fact is None:
         hint = _nesting_hint(name, value, question) or _label_hint(name, question)
         near = did_you_mean(name, (*question.facts, *others))
-        hint = hint or joined_hints(near if near.startswith("did") else "", undeclared_fact(name, question)) or near
+        hint = (
+            hint or joined_hints(near if near.startswith("did") else "", forms.undeclared_fact(name, question)) or near
+        )
         form.find(key.place, "unknown-fact", f"unknown fact {as_code(name)} in {where}", hint)
     return fact
 
@@ -139,7 +133,7 @@ def _paths(name: str, value: Node) -> Iterator[str]:
         yield name
 
 
-def read_status(node: Node, question: Question, where: str, form: Form) -> str | None:
+def read_status(node: Node, question: Question, where: str, form: forms.Form) -> str | None:
     """Return the status that a node names, or None after a finding."""
     status = form.text(node, f"`status` of {where}")
     if status is not None and status not in question.statuses:
@@ -155,7 +149,7 @@ def written_part(part: Is, question: Question) -> str:
     return f"{part.fact}: {values[0]}" if len(values) == 1 else f"{part.fact}: [{', '.join(values)}]"
 
 
-def _part(key: Scalar, value: Node, question: Question, rule: str, form: Form) -> Condition | None:
+def _part(key: Scalar, value: Node, question: Question, rule: str, form: forms.Form) -> Condition | None:
     match key.value:
         case "not":
             part = read_condition(value, question, rule, form)
@@ -171,7 +165,7 @@ def _part(key: Scalar, value: Node, question: Question, rule: str, form: Form) -
     return _is(fact, value, rule, form) if fact else None
 
 
-def _is(fact: Fact, node: Node, rule: str, form: Form) -> Condition | None:
+def _is(fact: Fact, node: Node, rule: str, form: forms.Form) -> Condition | None:
     nodes = form.items(node, f"`{fact.name}` in {rule}") if isinstance(node, DocumentSequence) else (node,)
     values = [read_value(item, fact, rule, form) for item in nodes]
     sound = [value for value in values if value is not None]
@@ -206,7 +200,7 @@ class Case:
 
 def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
     """Return the cases that a test file writes, and every error of form in it."""
-    form = Form()
+    form = forms.Form()
     entries = form.mapping(root, "the file", required=("tests",))
     if entries is None:
         return (), tuple(form.findings)
@@ -221,7 +215,7 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
     return cases, tuple(form.findings)
 
 
-def _find_repeated(named: Iterable[Case | Law], code: str, form: Form) -> None:
+def _find_repeated(named: Iterable[Case | Law], code: str, form: forms.Form) -> None:
     kind, lines = code.removeprefix("duplicate-"), dict[str, int]()
     for each in named:
         if first := lines.get(each.name):
@@ -229,7 +223,7 @@ def _find_repeated(named: Iterable[Case | Law], code: str, form: Form) -> None:
         lines.setdefault(each.name, each.place.line)
 
 
-def _case(node: Node, question: Question, form: Form) -> Case | None:
+def _case(node: Node, question: Question, form: forms.Form) -> Case | None:
     entries = form.mapping(node, "a test", required=("name", "expect"), optional=("facts",))
     if entries is None:
         return None
@@ -252,7 +246,7 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
     )
 
 
-def _read_expected_words(node: Node, question: Question, where: str, form: Form) -> dict[str, tuple[str, ...]]:
+def _read_expected_words(node: Node, question: Question, where: str, form: forms.Form) -> dict[str, tuple[str, ...]]:
     """Read for each text what must stand in it: one text, or a list of them."""
     words = {}
     given = form.mapping(node, f"`words` of {where}", required=(), optional=question.texts) or {}
@@ -263,7 +257,7 @@ def _read_expected_words(node: Node, question: Question, where: str, form: Form)
     return words
 
 
-def _facts(node: Node, question: Question, where: str, form: Form) -> dict[str, str]:
+def _facts(node: Node, question: Question, where: str, form: forms.Form) -> dict[str, str]:
     facts = {}
     for key, value in (form.entries(node, f"`facts` of {where}") or {}).items():
         fact = find_fact(key, value, question, where, form)
@@ -278,7 +272,7 @@ MAX_LAWS = 1_000
 _KINDS = ("always", "never")
 
 
-def read_laws(node: Node, question: Question, form: Form) -> tuple[Law, ...]:
+def read_laws(node: Node, question: Question, form: forms.Form) -> tuple[Law, ...]:
     """Return the laws that a node writes, as far as they have the form of one."""
     items = form.items(node, "`laws`")
     if len(items) > MAX_LAWS:
@@ -289,7 +283,7 @@ def read_laws(node: Node, question: Question, form: Form) -> tuple[Law, ...]:
     return laws
 
 
-def _law(node: Node, question: Question, form: Form) -> Law | None:
+def _law(node: Node, question: Question, form: forms.Form) -> Law | None:
     entries = form.mapping(node, "a law", required=("name",), optional=("when", *_KINDS))
     if entries is None:
         return None
@@ -307,7 +301,7 @@ def _law(node: Node, question: Question, form: Form) -> Law | None:
     return Law(" ".join(name.split()), when, statuses, node.place, always=kinds == ["always"])
 
 
-def _statuses(node: Node, question: Question, where: str, form: Form) -> tuple[str, ...]:
+def _statuses(node: Node, question: Question, where: str, form: forms.Form) -> tuple[str, ...]:
     nodes = form.items(node, f"the statuses of {where}") if isinstance(node, DocumentSequence) else (node,)
     read = [read_status(item, question, where, form) for item in nodes]
     return () if None in read else tuple(dict.fromkeys(status for status in read if status))
@@ -320,7 +314,7 @@ ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 
 def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple[Finding, ...]]:
     """Return the rule set that a file writes, and what is to be said of it; None where it has errors of form."""
-    form = Form()
+    form = forms.Form()
     heads = (*(("labels",) if question.labels else ()), *(("facts",) if question.declares else ()))
     entries = form.mapping(root, "the file", required=("rules", "words"), optional=(*heads, "laws"))
     if entries is None:
@@ -329,10 +323,10 @@ def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple
     rules = _rules(entries["rules"], question, form)
     words = _read_words(entries["words"], question, form)
     laws = read_laws(entries["laws"], question, form) if "laws" in entries else ()
-    question = with_names(question, (*rules, *laws), form)
+    question = forms.with_names(question, (*rules, *laws), form)
     if form.findings:
         return None, tuple(form.findings)
-    rule_set = RuleSet(question, rules, words, laws, fact_places(root))
+    rule_set = RuleSet(question, rules, words, laws, forms.fact_places(root))
     findings = (
         *_check_order(rule_set),
         *_check_labels(rule_set, root),
@@ -345,12 +339,12 @@ def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple
     return (None if errors else rule_set), findings
 
 
-def read_head(root: Node, question: Question, form: Form) -> Question:
+def read_head(root: Node, question: Question, form: forms.Form) -> Question:
     """Return the question of a rule file: with the labels and the facts that are declared at its head."""
-    return read_facts(root, read_labels(root, question, form), form)
+    return forms.read_facts(root, forms.read_labels(root, question, form), form)
 
 
-def _rules(node: Node, question: Question, form: Form) -> tuple[Rule, ...]:
+def _rules(node: Node, question: Question, form: forms.Form) -> tuple[Rule, ...]:
     items = form.items(node, "`rules`")
     if len(items) > MAX_RULES:
         form.find(node.place, "too-many-rules", f"`rules` has {len(items):,} rules; the maximum is {MAX_RULES:,}")
@@ -366,7 +360,7 @@ def _rules(node: Node, question: Question, form: Form) -> tuple[Rule, ...]:
     return rules
 
 
-def _rule(node: Node, question: Question, form: Form) -> Rule | None:
+def _rule(node: Node, question: Question, form: forms.Form) -> Rule | None:
     entries = form.mapping(node, "a rule", required=("id", "status"), optional=("when", "because", "action"))
     if entries is None:
         return None
@@ -382,7 +376,7 @@ def _rule(node: Node, question: Question, form: Form) -> Rule | None:
     return Rule(rule_id, when, status, node.place, because, action)
 
 
-def _id(node: Node, form: Form) -> str | None:
+def _id(node: Node, form: forms.Form) -> str | None:
     text = form.text(node, "`id` of a rule")
     if text is not None and not ID.fullmatch(text):
         hint = "1 to 64 lower-case letters, digits, `.`, `_` and `-`, with a letter or digit at both ends"
@@ -391,12 +385,12 @@ def _id(node: Node, form: Form) -> str | None:
     return text
 
 
-def _text(node: Node | None, what: str, form: Form) -> Text | None:
+def _text(node: Node | None, what: str, form: forms.Form) -> Text | None:
     template = form.text(node, what) if node else None
     return Text(" ".join(template.split()), node.place) if template and node else None
 
 
-def _read_words(node: Node, question: Question, form: Form) -> dict[str, Words]:
+def _read_words(node: Node, question: Question, form: forms.Form) -> dict[str, Words]:
     words: dict[str, Words] = {}
     for key, value in (form.entries(node, "`words`") or {}).items():
         status = str(key.value)
@@ -435,7 +429,7 @@ def _check_order(rule_set: RuleSet) -> tuple[Finding, ...]:
 
 def _check_labels(rule_set: RuleSet, root: Node) -> Iterator[Finding]:
     """Find labels that are declared, and that no rule and no law reads."""
-    for fact, place in label_places(root, rule_set.question):
+    for fact, place in forms.label_places(root, rule_set.question):
         if fact not in rule_set.reads:
             yield Finding(place, "unused-label", f"no rule and no law reads `{fact}`", "remove it", Severity.WARNING)
 

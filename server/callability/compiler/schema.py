@@ -6,30 +6,22 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from callability.compiler.forms import (
-    ACTION,
-    KEY,
-    MAX_BYTES,
-    MAX_FACTS,
-    MAX_LABELS,
-    MAX_PHRASE,
-    MAX_TEXT,
-    NAME,
-    OWNERS,
-    PLACEHOLDERS,
-    TAKEN_ACTIONS,
-)
+from callability.compiler import forms
 from callability.compiler.names import NAME_BYTES
 from callability.compiler.question import Fact, NameFact, Question
 from callability.compiler.rule_file import ID, MAX_LAWS, MAX_RULES
 from callability.contract.vocabulary import NO_LABEL, RESERVED_PREFIXES, UNKNOWN
 
-DECLARED_NAME = rf"^(?!({'|'.join(sorted(RESERVED_PREFIXES))})\.){NAME.pattern}$"
+DECLARED_NAME = rf"^(?!({'|'.join(sorted(RESERVED_PREFIXES))})\.){forms.NAME.pattern}$"
 """What the name of a declared fact may be."""
-ACTION_NAME = rf"(?!({'|'.join(sorted(PLACEHOLDERS))})\}}){ACTION.pattern}"
+ACTION_NAME = rf"(?!({'|'.join(sorted(forms.PLACEHOLDERS))})\}}){forms.ACTION.pattern}"
 """What the placeholder of a declared fact's action may be, without its braces."""
 DECLARED_VALUE: dict[str, Any] = {
-    "anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_BYTES}, {"type": "integer"}, {"type": "boolean"}]
+    "anyOf": [
+        {"type": "string", "minLength": 1, "maxLength": forms.MAX_BYTES},
+        {"type": "integer"},
+        {"type": "boolean"},
+    ]
 }
 """What a value of a declared fact may be."""
 _NO_WORD = {"not": {"const": UNKNOWN}, "pattern": "^[^*?]*$"}
@@ -40,19 +32,19 @@ def schema_of_facts(question: Question) -> dict[str, Any]:
     value = {"anyOf": [DECLARED_VALUE["anyOf"][0] | _NO_WORD, *DECLARED_VALUE["anyOf"][1:]]}
     properties = {
         "of": {"enum": list(question.declares), "description": "What it is a fact of: callers send it with this."},
-        "values": {"type": "array", "items": value, "minItems": 2, "maxItems": MAX_FACTS, "uniqueItems": True},
+        "values": {"type": "array", "items": value, "minItems": 2, "maxItems": forms.MAX_FACTS, "uniqueItems": True},
         "default": value | {"description": "The value that locks nothing; of an asserted fact, the one that locks."},
-        "owner": {"enum": list(map(str, OWNERS)), "description": "Who can change it; left out: nobody."},
+        "owner": {"enum": list(map(str, forms.OWNERS)), "description": "Who can change it; left out: nobody."},
         "action": {
             "type": "string",
-            "pattern": f"^{ACTION.pattern}$",
-            "not": {"enum": sorted(TAKEN_ACTIONS)},
+            "pattern": f"^{forms.ACTION.pattern}$",
+            "not": {"enum": sorted(forms.TAKEN_ACTIONS)},
             "description": "The placeholder by which words name what its owner does.",
         },
         "phrase": {
             "type": "string",
             "minLength": 1,
-            "maxLength": MAX_PHRASE,
+            "maxLength": forms.MAX_PHRASE,
             "pattern": "^[^{}]*$",
             "description": "What fills that placeholder: a verb phrase in the infinitive.",
         },
@@ -72,8 +64,8 @@ def schema_of_facts(question: Question) -> dict[str, Any]:
     return {
         "type": "object",
         "patternProperties": {DECLARED_NAME: fact},
-        "propertyNames": {"maxLength": MAX_BYTES},
-        "maxProperties": MAX_FACTS,
+        "propertyNames": {"maxLength": forms.MAX_BYTES},
+        "maxProperties": forms.MAX_FACTS,
         "additionalProperties": False,
         "description": "Facts of your own, which callers send by name.",
     }
@@ -162,7 +154,7 @@ def _without_facts(question: Question) -> Schema:
 
 
 def _parts() -> Schema:
-    text = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}
+    text = {"type": "string", "minLength": 1, "maxLength": forms.MAX_TEXT}
     return {"anyOf": [text, _list(text)], "description": "What must stand in it, with its placeholders."}
 
 
@@ -204,8 +196,8 @@ def _one_or_more(value: Schema) -> Schema:
 
 def _labels(question: Question) -> Schema:
     value = {"type": "string", "minLength": 1, "not": {"enum": [NO_LABEL, UNKNOWN]}, "pattern": "^[^*?]*$"}
-    values = _list(value, most=MAX_LABELS) | {"uniqueItems": True}
-    keys = _object({}) | {"patternProperties": {f"^{KEY.pattern}$": values}}
+    values = _list(value, most=forms.MAX_LABELS) | {"uniqueItems": True}
+    keys = _object({}) | {"patternProperties": {f"^{forms.KEY.pattern}$": values}}
     description = {"description": "The labels that rules read, each with its values."}
     return _object(dict.fromkeys(question.labels, keys)) | description
 
@@ -248,7 +240,7 @@ def _text(question: Question, placeholders: Iterable[str], description: str = ""
     actions = (action.name for action in question.actions)
     names = "|".join((*placeholders, *actions, *((ACTION_NAME,) if declaring else ())))
     part = rf"([^{{}}]|\{{({names})\}})*"
-    schema = {"type": "string", "maxLength": MAX_TEXT, "pattern": rf"^{part}[^\s{{}}]{part}$"}
+    schema = {"type": "string", "maxLength": forms.MAX_TEXT, "pattern": rf"^{part}[^\s{{}}]{part}$"}
     return schema | ({"description": description} if description else {})
 
 
