@@ -10,15 +10,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from callability.cli import gateway_files
 from callability.cli.console import write_table
-from callability.cli.gateway_files import (
-    ConfigOption,
-    change_file,
-    known_agent,
-    known_server,
-    record_edit,
-    sound_config,
-)
 from callability.cli.options import JsonOption, leave
 from callability.cli.terminal import escape
 from callability.contract.finding import as_code
@@ -31,7 +24,7 @@ AgentArgument = Annotated[str, typer.Argument(metavar="NAME", help="An agent of 
 
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the agent.")],
-    config: ConfigOption,
+    config: gateway_files.ConfigOption,
     server: Annotated[
         list[str] | None, typer.Option("--server", metavar="NAME", help="A server that it sees; may be repeated.")
     ] = None,
@@ -49,14 +42,14 @@ def add(
     The config has only the SHA-256 of the token. A running gateway applies it. Exit code 0: added. 1: the config is
     refused or cannot be changed. 2: usage error, or there is such an agent.
     """
-    read = sound_config(config)
+    read = gateway_files.sound_config(config)
     if renew:
-        known_agent(read, name)
+        gateway_files.known_agent(read, name)
     elif name in read.agents:
         leave(f"the config has an agent {as_code(name)} already; `--renew` makes another token for it", 2)
     if days is not None and not (token or renew):
         leave("`--days` goes with `--token`", 2)
-    servers = [known_server(read.names, each) for each in server or ()]
+    servers = [gateway_files.known_server(read.names, each) for each in server or ()]
     entry: dict[str, Any] = {} if renew else {"servers": servers}
     if renew and servers:
         leave("`--server` does not go with `--renew`: the agent keeps its servers", 2)
@@ -67,20 +60,20 @@ def add(
             entry["token_expires"] = _time_text(datetime.now(UTC) + timedelta(days=days))
         elif renew and read.agents[name].token_expires:
             leave(f"the token of agent {as_code(name)} expires: give `--days` for the new one", 2)
-    change_file(config, cast(Tree, {"agents": {name: entry}}))
-    record_edit(read, "agents add")
+    gateway_files.change_file(config, cast(Tree, {"agents": {name: entry}}))
+    gateway_files.record_edit(read, "agents add")
     typer.echo(f"agent {as_code(name)} is in `{escape(str(config))}` now")
     if token or renew:
         typer.echo("its token, which is shown this once:", err=True)
         typer.echo(made)
 
 
-def list_agents(config: ConfigOption, as_json: JsonOption = False) -> None:
+def list_agents(config: gateway_files.ConfigOption, as_json: JsonOption = False) -> None:
     """List the agents of a config, and the servers that each sees. No token is shown.
 
     Exit code 0: listed. 1: the config is refused.
     """
-    agents = sound_config(config).agents
+    agents = gateway_files.sound_config(config).agents
     now = datetime.now(UTC)
     rows = [(name, _token_state(agent, now), list(agent.servers)) for name, agent in agents.items()]
     if as_json:
@@ -90,21 +83,21 @@ def list_agents(config: ConfigOption, as_json: JsonOption = False) -> None:
     write_table(("name", "token", "servers"), [(name, state, ", ".join(each) or "-") for name, state, each in rows])
 
 
-def revoke(name: AgentArgument, config: ConfigOption) -> None:
+def revoke(name: AgentArgument, config: gateway_files.ConfigOption) -> None:
     """Revoke the token of an agent, and change nothing else.
 
     The agent stays, so that a gateway over HTTP still wants tokens. A running gateway applies it. Exit code 0: done, or
     nothing to do. 1: the config is refused or cannot be changed. 2: there is no such agent.
     """
-    read = sound_config(config)
-    if known_agent(read, name).token_sha256 is None:
+    read = gateway_files.sound_config(config)
+    if gateway_files.known_agent(read, name).token_sha256 is None:
         typer.echo(f"nothing to do: agent {as_code(name)} has no token")
         return
     # No token has this digest: even if the date is removed, the one before stays void.
     digest = hashlib.sha256(secrets.token_bytes(_TOKEN_BYTES)).hexdigest()
     entry = {"token_sha256": digest, "token_expires": _time_text(datetime.now(UTC))}
-    change_file(config, cast(Tree, {"agents": {name: entry}}))
-    record_edit(read, "agents revoke")
+    gateway_files.change_file(config, cast(Tree, {"agents": {name: entry}}))
+    gateway_files.record_edit(read, "agents revoke")
     typer.echo(f"the token of agent {as_code(name)} is revoked")
 
 

@@ -13,15 +13,9 @@ from typing import Annotated
 
 import typer
 
+from callability.cli import policy_service
 from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.cli.options import PolicyAddressOption, check_policy_choice
-from callability.cli.policy_service import (
-    PolicyCaOption,
-    PolicyCertificateOption,
-    PolicyKeyOption,
-    PolicyService,
-    PolicyTokenFileOption,
-)
 from callability.cli.terminal import escape, number_of, outcome_line
 from callability.contract.finding import (
     Finding,
@@ -139,10 +133,10 @@ def check(
         ),
     ] = None,
     policy_address: PolicyAddressOption = None,
-    policy_ca: PolicyCaOption = None,
-    policy_certificate: PolicyCertificateOption = None,
-    policy_key: PolicyKeyOption = None,
-    policy_token_file: PolicyTokenFileOption = None,
+    policy_ca: policy_service.PolicyCaOption = None,
+    policy_certificate: policy_service.PolicyCertificateOption = None,
+    policy_key: policy_service.PolicyKeyOption = None,
+    policy_token_file: policy_service.PolicyTokenFileOption = None,
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
 ) -> None:
@@ -154,7 +148,9 @@ def check(
     0: no errors. 1: a file is refused. 2: usage error.
     """
     check_policy_choice(policy, policy_address)
-    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
+    service = policy_service.PolicyService.of(
+        policy_address, policy_ca, policy_certificate, policy_key, policy_token_file
+    )
     files = checked_files(config, approvals)
     raise start_report(files, policy, service, strict=strict).print_report(form)
 
@@ -197,7 +193,7 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
 
 
 def start_report(
-    files: CheckedFiles, directory: Path | None, service: PolicyService | None, *, strict: bool
+    files: CheckedFiles, directory: Path | None, service: policy_service.PolicyService | None, *, strict: bool
 ) -> StartReport:
     """Return the report of a config and its approvals, of the policy, and of labels that it does not declare.
 
@@ -224,7 +220,7 @@ def start_report(
     return StartReport(files.path, in_order((*files.findings, *found)), policy, strict)
 
 
-def _findings_of_service(config: Config, service: PolicyService) -> tuple[Finding, ...]:
+def _findings_of_service(config: Config, service: policy_service.PolicyService) -> tuple[Finding, ...]:
     from callability.cli.own_policy import NoAnswer, declared_at  # noqa: PLC0415 - it imports gRPC
 
     try:

@@ -13,16 +13,9 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
+from callability.cli import gateway_files, policy_service
 from callability.cli.application import check_extra, importing
 from callability.cli.config import FormOption, ReportFormat, StartReport, StrictOption, checked_files, start_report
-from callability.cli.gateway_files import (
-    GivenApprovalsOption,
-    GivenConfigOption,
-    config_or_default,
-    known_agent,
-    print_refused,
-    records_of,
-)
 from callability.cli.options import (
     LOG_CALLS,
     RECORD_LEVEL,
@@ -41,20 +34,6 @@ from callability.cli.options import (
     refuse,
     traces_or_exit,
 )
-from callability.cli.policy_service import (
-    InsecureListenOption,
-    InsecureMetricsOption,
-    PolicyCaOption,
-    PolicyCertificateOption,
-    PolicyKeyOption,
-    PolicyService,
-    PolicyTokenFileOption,
-    TlsCertificateOption,
-    TlsClientCaOption,
-    TlsKeyOption,
-    certificate_files,
-    certificates_of,
-)
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.config.config import VARIABLE, awaited_config
@@ -72,7 +51,7 @@ NOT_SHOWN = "(not shown)"
 def gateway_rows(given: Path | None) -> Sequence[tuple[str, str, str]]:
     """Return each key with its value and its source; exit with 1 if the config is refused, with 2 if there is none."""
     try:
-        path = config_or_default(given)
+        path = gateway_files.config_or_default(given)
         config = load_config(path, os.environ)
     except ConfigRefused as refused:
         refuse(refused.findings, "the config is refused")
@@ -178,29 +157,29 @@ CheckOption = Annotated[
 
 
 def gateway(
-    config: GivenConfigOption = None,
-    approvals: GivenApprovalsOption = None,
+    config: gateway_files.GivenConfigOption = None,
+    approvals: gateway_files.GivenApprovalsOption = None,
     policy: PolicyOption = None,
     policy_address: PolicyAddressOption = None,
-    policy_ca: PolicyCaOption = None,
-    policy_certificate: PolicyCertificateOption = None,
-    policy_key: PolicyKeyOption = None,
-    policy_token_file: PolicyTokenFileOption = None,
+    policy_ca: policy_service.PolicyCaOption = None,
+    policy_certificate: policy_service.PolicyCertificateOption = None,
+    policy_key: policy_service.PolicyKeyOption = None,
+    policy_token_file: policy_service.PolicyTokenFileOption = None,
     transport: TransportOption = Transport.STDIO,
     address: AddressOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    tls_client_ca: TlsClientCaOption = None,
+    tls_certificate: policy_service.TlsCertificateOption = None,
+    tls_key: policy_service.TlsKeyOption = None,
+    tls_client_ca: policy_service.TlsClientCaOption = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(metavar="HOST", help="A name by which clients reach the gateway; may be given several times."),
     ] = None,
-    insecure_listen: InsecureListenOption = False,
+    insecure_listen: policy_service.InsecureListenOption = False,
     idle_seconds: IdleOption = 0,
     wait_for_config: WaitForConfigOption = False,
     agent: AgentOption = "",
     metrics_address: MetricsOption = None,
-    insecure_metrics: InsecureMetricsOption = False,
+    insecure_metrics: policy_service.InsecureMetricsOption = False,
     log_level: LogLevelOption = LogLevel.INFO,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_calls: Annotated[bool, typer.Option("--log-calls", help=f"{LOG_CALLS} Its level is debug.")] = False,
@@ -235,8 +214,12 @@ def gateway(
         leave("`--strict` and `--format` go with `--check`", 2)
     check_policy_choice(policy, policy_address)
     check_metrics_address(metrics_address, insecure=insecure_metrics)
-    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
-    certificates = certificates_of(certificate_files(tls_certificate, tls_key, tls_client_ca))
+    service = policy_service.PolicyService.of(
+        policy_address, policy_ca, policy_certificate, policy_key, policy_token_file
+    )
+    certificates = policy_service.certificates_of(
+        policy_service.certificate_files(tls_certificate, tls_key, tls_client_ca)
+    )
     port = HttpPort(address or _ADDRESS, certificates, insecure_listen, tuple(allowed_host or ()))
     _check_transport(transport, address, port, idle_seconds, waits=wait_for_config)
     if check:
@@ -272,7 +255,7 @@ def _records(
     config: Config, given: str | None, level: RecordLevel | None, transport: Transport
 ) -> RecordOptions | None:
     """Return where records go, by the options and the config; exit with 2 if they cannot go there."""
-    of_config = records_of(config)
+    of_config = gateway_files.records_of(config)
     if given is None and of_config is None:
         if level is not None:
             leave("`--record-level` goes with `--records`", 2)
@@ -326,14 +309,14 @@ def _check_agent(config: Config, agent: str, transport: Transport) -> None:
         leave("`--agent` goes with `--transport stdio`: over HTTP, the token identifies the agent", 2)
     if transport is Transport.UNIX:
         leave("`--agent` goes with `--transport stdio`: on a Unix socket, `callability connect` names the agent", 2)
-    known_agent(config, agent)
+    gateway_files.known_agent(config, agent)
 
 
 def _config(given: Path | None, approvals: Path | None, *, waits: bool) -> Config:
     """Return the config; if it is refused, return one that is awaited if the gateway `waits`, or else exit with 1."""
     path = None
     try:
-        path = config_or_default(given)
+        path = gateway_files.config_or_default(given)
         config = load_config(path, os.environ)
         config.check_recordable(approvals or config.approvals)
         return config
@@ -341,7 +324,7 @@ def _config(given: Path | None, approvals: Path | None, *, waits: bool) -> Confi
         if waits and path is not None:
             # The gateway reports what is refused when it reads the file.
             return awaited_config(path)
-        print_refused(refused)
+        gateway_files.print_refused(refused)
         raise typer.Exit(1) from None
 
 
@@ -349,7 +332,7 @@ def _check_files(
     path: Path | None,
     approvals: Path | None,
     directory: Path | None,
-    service: PolicyService | None,
+    service: policy_service.PolicyService | None,
     agent: str,
     port: HttpPort | None,
     *,

@@ -10,14 +10,7 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToJson
 
-from callability.cli.gateway_files import (
-    ApprovalsOption,
-    ConfigOption,
-    GatewayFiles,
-    known_agent,
-    known_server,
-    sound_files,
-)
+from callability.cli import gateway_files
 from callability.cli.options import LogLevel, leave
 from callability.cli.terminal import escape, number_of
 from callability.contract.finding import as_code, list_names, no_such
@@ -29,7 +22,7 @@ from callability.process.logs import log_to_standard_error
 from callability.process.regular_file import OutputRefused, output_to
 
 
-def verify_listed(files: GatewayFiles, server: str, tool: str, *, offline: bool) -> None:
+def verify_listed(files: gateway_files.GatewayFiles, server: str, tool: str, *, offline: bool) -> None:
     """Exit with code 2 if a server does not list a tool; report it if that cannot be known."""
     config = files.config.server(server)
     if tool in {*files.approvals.tools(server), *config.listed_tools}:
@@ -49,7 +42,7 @@ def known_tool(tools: Mapping[str, UpstreamTool], server: str, tool: str) -> str
 
 
 def known_tools(
-    files: GatewayFiles, tools: Mapping[str, UpstreamTool], server: str, named: Iterable[str]
+    files: gateway_files.GatewayFiles, tools: Mapping[str, UpstreamTool], server: str, named: Iterable[str]
 ) -> Iterator[str]:
     """Yield the names of tools that a server lists and that may be approved, or exit with code 1 or 2."""
     for tool in named:
@@ -57,9 +50,9 @@ def known_tools(
         yield tool
 
 
-def tools_of(files: GatewayFiles, server: str) -> Mapping[str, UpstreamTool]:
+def tools_of(files: gateway_files.GatewayFiles, server: str) -> Mapping[str, UpstreamTool]:
     """Connect a server and return its tools, or exit with code 1 and what to do first."""
-    config = files.config.server(known_server(files.config.names, server))
+    config = files.config.server(gateway_files.known_server(files.config.names, server))
     if not config.enabled:
         phrase = commands_of(files).about(server)["enable_server"]
         leave(f"server {as_code(server)} is switched off, and lists nothing: {phrase} first", 1)
@@ -69,7 +62,7 @@ def tools_of(files: GatewayFiles, server: str) -> Mapping[str, UpstreamTool]:
     return found.tools
 
 
-def inspect_servers(files: GatewayFiles, servers: Iterable[str]) -> dict[str, Inspected]:
+def inspect_servers(files: gateway_files.GatewayFiles, servers: Iterable[str]) -> dict[str, Inspected]:
     """Connect the servers that are enabled, and report each on standard error."""
     log_to_standard_error(LogLevel.ERROR)
     enabled = [server for server in servers if files.config.server(server).enabled]
@@ -89,7 +82,7 @@ def _report(server: str, found: Inspected) -> None:
         typer.echo(f"  its standard error: {escape(line)}", err=True)
 
 
-def commands_of(files: GatewayFiles) -> Commands:
+def commands_of(files: gateway_files.GatewayFiles) -> Commands:
     """Return the commands that printed messages name for these files."""
     return phrases(files.config.path, files.given, files.config.catalog)
 
@@ -100,8 +93,8 @@ TABLE_ENDINGS = frozenset((".parquet", ".pq", ".arrow", ".feather", ".csv", ".js
 
 def inventory(
     context: typer.Context,
-    config: ConfigOption,
-    approvals: ApprovalsOption = None,
+    config: gateway_files.ConfigOption,
+    approvals: gateway_files.ApprovalsOption = None,
     agent: Annotated[
         str, typer.Option("--agent", metavar="NAME", help="Write what this agent of the config sees. Default: all.")
     ] = "",
@@ -124,9 +117,9 @@ def inventory(
     if output is not None and output.suffix.lower() in TABLE_ENDINGS:
         leave(f"{as_code(str(output))} is the name of a table, and an inventory is JSON: give it a name in .json", 2)
     log_to_standard_error(LogLevel.ERROR)
-    files = sound_files(config, approvals)
+    files = gateway_files.sound_files(config, approvals)
     if agent:
-        known_agent(files.config, agent)
+        gateway_files.known_agent(files.config, agent)
     failures: list[str] = []
 
     def report(server: str, failure: str) -> None:

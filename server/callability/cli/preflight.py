@@ -10,23 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from callability.cli import gateway_answers, policy_service
 from callability.cli.console import write_table
-from callability.cli.gateway_answers import (
-    AskOfflineOption,
-    FilesOption,
-    GatewayPidOption,
-    GatewayQuery,
-    QueriedAgentOption,
-)
 from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption
 from callability.cli.options import JsonOption, PolicyAddressOption, PolicyOption, leave
-from callability.cli.policy_service import (
-    PolicyCaOption,
-    PolicyCertificateOption,
-    PolicyKeyOption,
-    PolicyService,
-    PolicyTokenFileOption,
-)
 from callability.cli.terminal import escape
 from callability.contract.finding import as_code
 from callability.gateway.tools.preflight import (
@@ -62,18 +49,18 @@ def preflight(
         str,
         typer.Option("--file", metavar="FILE", help="Read the tools from a file, one a line; `-` is standard input."),
     ] = "",
-    agent: QueriedAgentOption = None,
+    agent: gateway_answers.QueriedAgentOption = None,
     config: GivenConfigOption = None,
-    gateway: GatewayPidOption = None,
-    files: FilesOption = False,
-    offline: AskOfflineOption = False,
+    gateway: gateway_answers.GatewayPidOption = None,
+    files: gateway_answers.FilesOption = False,
+    offline: gateway_answers.AskOfflineOption = False,
     approvals: GivenApprovalsOption = None,
     policy: PolicyOption = None,
     policy_address: PolicyAddressOption = None,
-    policy_ca: PolicyCaOption = None,
-    policy_certificate: PolicyCertificateOption = None,
-    policy_key: PolicyKeyOption = None,
-    policy_token_file: PolicyTokenFileOption = None,
+    policy_ca: policy_service.PolicyCaOption = None,
+    policy_certificate: policy_service.PolicyCertificateOption = None,
+    policy_key: policy_service.PolicyKeyOption = None,
+    policy_token_file: policy_service.PolicyTokenFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say whether an agent can call the tools that a job needs, before the job starts.
@@ -88,8 +75,10 @@ def preflight(
         required = RequiredTools.of_ids(named)
     except MalformedRider:
         leave(f"name 1 to {MOST_TOOLS} tools, as arguments or by `--file`; these are {len(named)}", 2)
-    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
-    query = GatewayQuery(agent, config, approvals, policy, service, gateway, files, offline)
+    service = policy_service.PolicyService.of(
+        policy_address, policy_ca, policy_certificate, policy_key, policy_token_file
+    )
+    query = gateway_answers.GatewayQuery(agent, config, approvals, policy, service, gateway, files, offline)
     running = query.gateway()
     if running is not None:
         found = running.ask(ask="preflight", agent=agent, tools=[*required.ids])

@@ -15,31 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from callability.cli import options, policy_service
 from callability.cli.application import importing
-from callability.cli.options import (
-    LOG_CALLS,
-    MAX_KEYS,
-    RECORD_LEVEL,
-    RECORDS,
-    SHADOW,
-    TRACES,
-    JsonOption,
-    KeyFiles,
-    LogLevel,
-    MetricsOption,
-    PolicyOrBundleOption,
-    key_files,
-    leave,
-    print_findings,
-    refuse,
-)
-from callability.cli.policy_service import (
-    INSECURE_LISTEN,
-    INSECURE_METRICS,
-    TlsCertificateOption,
-    TlsClientCaOption,
-    TlsKeyOption,
-)
 from callability.cli.served_policy import loading
 from callability.cli.service_settings import SETTINGS, Value, read_setting, settings_or_exit, unused_variables
 from callability.cli.terminal import number_of
@@ -59,7 +36,7 @@ _TOKEN_BYTES = 32
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The callers file.")],
     strict: Annotated[bool, typer.Option("--strict", help="Refuse the file for a warning too.")] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Check the callers file of a service, and print its findings and its callers.
 
@@ -72,12 +49,12 @@ def check(
     except CallersRefused as refused:
         if as_json:
             _print_callers(file, (), refused.findings, accepted=False)
-        refuse(refused.findings, "the callers are refused")
+        options.refuse(refused.findings, "the callers are refused")
     if as_json:
         _print_callers(file, callers.every, callers.warnings, accepted=not (strict and callers.warnings))
-    print_findings(callers.warnings)
+    options.print_findings(callers.warnings)
     if strict and callers.warnings:
-        leave("the callers are refused: a warning is an error with `--strict`", 1)
+        options.leave("the callers are refused: a warning is an error with `--strict`", 1)
     for caller in callers.every:
         known = f"{number_of(len(caller.tokens), 'token')}, {number_of(len(caller.certificates), 'certificate name')}"
         typer.echo(f"{caller.name}: {known}; may call {', '.join(sorted(caller.rights)) or 'nothing'}")
@@ -119,7 +96,7 @@ def token(
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
             stream.write(f"{made}\n")
     except OSError as error:
-        leave(f"`{file}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+        options.leave(f"`{file}` cannot be written: {(error.strerror or 'error').lower()}", 1)
     expires = (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
     typer.echo(f'- {{sha256: "{hashlib.sha256(made.encode()).hexdigest()}", expires: "{expires}"}}')
 
@@ -146,7 +123,7 @@ def serve(
             "--config", metavar="FILE", help="The file with settings. Default: $CALLABILITY_SERVE_CONFIG, or none."
         ),
     ] = None,
-    policy: PolicyOrBundleOption = None,
+    policy: options.PolicyOrBundleOption = None,
     bundle_key: Annotated[
         list[str] | None,
         typer.Option(
@@ -169,10 +146,10 @@ def serve(
             metavar="FILE", help="Answer only the callers in this file, each within its rights. Default: anybody."
         ),
     ] = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    tls_client_ca: TlsClientCaOption = None,
-    insecure_listen: Annotated[bool | None, typer.Option(help=INSECURE_LISTEN)] = None,
+    tls_certificate: policy_service.TlsCertificateOption = None,
+    tls_key: policy_service.TlsKeyOption = None,
+    tls_client_ca: policy_service.TlsClientCaOption = None,
+    insecure_listen: Annotated[bool | None, typer.Option(help=policy_service.INSECURE_LISTEN)] = None,
     socket_mode: Annotated[
         int | None,
         typer.Option(
@@ -207,23 +184,23 @@ def serve(
         bool | None,
         typer.Option(help="Let another instance of the same user listen on the port too, to replace this one."),
     ] = None,
-    metrics_address: MetricsOption = None,
-    insecure_metrics: Annotated[bool | None, typer.Option(help=INSECURE_METRICS)] = None,
+    metrics_address: options.MetricsOption = None,
+    insecure_metrics: Annotated[bool | None, typer.Option(help=policy_service.INSECURE_METRICS)] = None,
     log_level: Annotated[
-        LogLevel | None, typer.Option("--log-level", help="The lowest level that is logged. Default: info.")
+        options.LogLevel | None, typer.Option("--log-level", help="The lowest level that is logged. Default: info.")
     ] = None,
     log_format: Annotated[
         LogFormat | None,
         typer.Option("--log-format", help="How a log line is written: as text, or as a JSON object. Default: text."),
     ] = None,
-    log_calls: Annotated[bool | None, typer.Option(help=f"{LOG_CALLS} Its level is info.")] = None,
-    traces: Annotated[bool | None, typer.Option(help=TRACES)] = None,
+    log_calls: Annotated[bool | None, typer.Option(help=f"{options.LOG_CALLS} Its level is info.")] = None,
+    traces: Annotated[bool | None, typer.Option(help=options.TRACES)] = None,
     shadow: Annotated[
-        Path | None, typer.Option(metavar="DIR|BUNDLE", help=f"{SHADOW} It needs one worker. Default: none.")
+        Path | None, typer.Option(metavar="DIR|BUNDLE", help=f"{options.SHADOW} It needs one worker. Default: none.")
     ] = None,
-    records: Annotated[Path | None, typer.Option(metavar="DIR|-", help=f"{RECORDS} Default: none.")] = None,
+    records: Annotated[Path | None, typer.Option(metavar="DIR|-", help=f"{options.RECORDS} Default: none.")] = None,
     record_level: Annotated[
-        RecordLevel | None, typer.Option("--record-level", help=f"{RECORD_LEVEL} Default: refused.")
+        RecordLevel | None, typer.Option("--record-level", help=f"{options.RECORD_LEVEL} Default: refused.")
     ] = None,
     records_mib: Annotated[
         int | None,
@@ -252,7 +229,7 @@ def serve(
     refused. 2: the address, the place of records or a variable is refused, or an option is wrong.
     """
     given = {name: value for name, value in locals().items() if name in SETTINGS}
-    given["bundle_key"] = key_files(bundle_key, "--bundle-key", MAX_KEYS) or None
+    given["bundle_key"] = options.key_files(bundle_key, "--bundle-key", options.MAX_KEYS) or None
     settings: dict[str, Any] = {name: each.value for name, each in settings_or_exit(given, config).items()}
     log_to_standard_error(str(settings["log_level"]), str(settings["log_format"]))
     for name in unused_variables(os.environ):
@@ -265,14 +242,14 @@ def serve(
         service_process.serve(settings, origin, loaded)
 
 
-def _origin(policy: Path | None, keys: KeyFiles | None) -> PolicyOrigin | None:
+def _origin(policy: Path | None, keys: options.KeyFiles | None) -> PolicyOrigin | None:
     """Return where the policy is read from, None if it is the shipped one; exit with 2 if keys do not fit it."""
     if not keys:
         return origin_at(policy) if policy else None
     if policy is None or policy.is_dir():
-        leave("`--bundle-key` needs a bundle: give its file as `--policy`", 2)
+        options.leave("`--bundle-key` needs a bundle: give its file as `--policy`", 2)
     try:
         importlib.import_module("callability.kernel.signatures")
     except ImportError as error:
-        leave(str(error), 2)
+        options.leave(str(error), 2)
     return BundleOrigin(policy, keys)

@@ -16,15 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from callability.cli.gateway_files import (
-    ConfigOption,
-    change_file,
-    known_agent,
-    known_server,
-    record_edit,
-    refusing_edits,
-    sound_config,
-)
+from callability.cli import gateway_files
 from callability.cli.options import JsonOption, leave, refuse
 from callability.cli.terminal import escape
 from callability.contract.finding import Severity, as_code, list_names, no_such
@@ -48,7 +40,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of t
 
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new server.")],
-    config: ConfigOption,
+    config: gateway_files.ConfigOption,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND ARGUMENT", help="The program that serves on stdio.")
     ] = None,
@@ -71,13 +63,13 @@ def add(
     A value that is a secret goes to `secrets.env` beside the config. A running gateway applies it. Exit code 0: added.
     1: the config is refused or cannot be changed. 2: usage error, or there is such a server.
     """
-    read = sound_config(config)
+    read = gateway_files.sound_config(config)
     if name in read.names:
         leave(f"the config has a server {as_code(name)} already", 2)
     if bool(command) == bool(url):
         leave("give either `--url`, or a command behind `--`", 2)
     for each in agent or ():
-        known_agent(read, each)
+        gateway_files.known_agent(read, each)
     entry: dict[str, Any] = {"command": command[0], "args": command[1:]} if command else {"url": url}
     entry |= {"env": dict(map(_variable, env))} if env else {}
     entry |= {"headers": dict(map(_header, header))} if header else {}
@@ -89,8 +81,8 @@ def add(
     _check(config, name, tree, {**store.known, **store.added})
     if store.added:
         _store(config, store.added)
-    change_file(config, cast(Tree, tree))
-    record_edit(read, "servers add")
+    gateway_files.change_file(config, cast(Tree, tree))
+    gateway_files.record_edit(read, "servers add")
     typer.echo(f"server {as_code(name)} is in `{escape(str(config))}` now")
     if store.added:
         typer.echo(f"secrets in `{SECRETS_FILE}` beside it: {', '.join(store.added)}")
@@ -101,14 +93,14 @@ def add(
         typer.echo("no agent of the config sees it: name one by `--agent`, or add it to the agent's `servers`")
 
 
-def remove(name: NameArgument, config: ConfigOption) -> None:
+def remove(name: NameArgument, config: gateway_files.ConfigOption) -> None:
     """Remove a server from the config and from the agents that see it, and change nothing else.
 
     Its secrets are removed from `secrets.env` unless something else there refers to them; its approvals stay. A running
     gateway applies it. Exit code 0: removed. 1: the config is refused or cannot be changed. 2: there is no such server.
     """
-    read = sound_config(config)
-    known_server(read.names, name)
+    read = gateway_files.sound_config(config)
+    gateway_files.known_server(read.names, name)
     section = read.section(name)
 
     def edit(data: bytes) -> bytes:
@@ -120,19 +112,19 @@ def remove(name: NameArgument, config: ConfigOption) -> None:
 
     entry: Any = document.plain(document.parse(document.read_bytes(config), str(config)))
     _rewrite(config, edit)
-    record_edit(read, "servers remove")
+    gateway_files.record_edit(read, "servers remove")
     typer.echo(f"server {as_code(name)} is not in `{escape(str(config))}` any more; its approvals stay")
     _remove_secrets_of(config, name, entry[section][name], read.secrets)
 
 
-def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) -> None:
+def show(name: NameArgument, config: gateway_files.ConfigOption, as_json: JsonOption = False) -> None:
     """Show how a server is reached, who sees it, and which of its tools the config denies.
 
     No value of an argument, a variable, a header or a URL is shown, and the server is not connected. Exit code 0:
     shown. 1: the config is refused. 2: there is no such server.
     """
-    read = sound_config(config)
-    known_server(read.names, name)
+    read = gateway_files.sound_config(config)
+    gateway_files.known_server(read.names, name)
     section = read.section(name)
     rows = _rows(read, name, read.catalog.get(name) or read.servers[name])
     if as_json:
@@ -146,7 +138,7 @@ def show(name: NameArgument, config: ConfigOption, as_json: JsonOption = False) 
 
 def deny(
     server: NameArgument,
-    config: ConfigOption,
+    config: gateway_files.ConfigOption,
     tools: Annotated[list[str], typer.Argument(metavar="TOOL", help="Tools of the server, by exact name.")],
 ) -> None:
     """Deny tools of a server by its lists in the config, for every agent.
@@ -160,7 +152,7 @@ def deny(
 
 def allow(
     server: NameArgument,
-    config: ConfigOption,
+    config: gateway_files.ConfigOption,
     tools: Annotated[list[str], typer.Argument(metavar="TOOL", help="Tools of the server, by exact name.")],
 ) -> None:
     """Stop denying tools of a server by its lists in the config.
@@ -173,8 +165,8 @@ def allow(
 
 
 def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool) -> None:
-    read = sound_config(config)
-    known_server(read.names, server)
+    read = gateway_files.sound_config(config)
+    gateway_files.known_server(read.names, server)
     section = read.section(server)
     entry = read.server(server)
     _verify_names(read, server, tools)
@@ -200,7 +192,7 @@ def _set_tools(config: Path, server: str, tools: Sequence[str], *, denied: bool)
         return data
 
     _rewrite(config, edit)
-    record_edit(read, "tools deny" if denied else "tools allow")
+    gateway_files.record_edit(read, "tools deny" if denied else "tools allow")
     typer.echo(f"{list_names(todo)} of server {as_code(server)}: {state} by `{key}` now")
 
 
@@ -315,5 +307,5 @@ def _remove_secrets_of(config: Path, name: str, entry: dict[str, Any], secrets: 
 def _rewrite(config: Path, edit: Callable[[bytes], bytes]) -> None:
     """Put an edited config in the place of one, or exit with code 1."""
     target = config.resolve()
-    with refusing_edits(config), turn(target.parent):
+    with gateway_files.refusing_edits(config), turn(target.parent):
         replace(target, edit(document.read_bytes(target, str(config))))

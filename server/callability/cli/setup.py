@@ -19,20 +19,9 @@ from callability.files.editing import ChangedMeanwhile
 from callability.gateway.config import Config, ConfigRefused, NoConfig, is_found_without_option, load_config
 from callability.gateway.config.config import new_config
 from callability.gateway.config.variables import SECRETS_FILE
+from callability.setup import plan
 from callability.setup.client_file import Unusable
 from callability.setup.clients import CLIENTS, McpClient, client_named
-from callability.setup.plan import (
-    Plan,
-    ServerSource,
-    UnusableSource,
-    entry_name_of,
-    is_running,
-    missing_commands_of,
-    plan,
-    servers_of_projects,
-    source_of_file,
-    sources_of,
-)
 from callability.setup.secret_values import needed_variables
 from callability.setup.translation import Surroundings, is_ours
 from callability.setup.undo import plan_undo, write_undo
@@ -102,11 +91,13 @@ def setup(
     if undo:
         _undo(path, None, "setup --undo", yes=yes, dry_run=dry_run)
         return
-    sources, unusable = sources_of(CLIENTS, Path.home())
+    sources, unusable = plan.sources_of(CLIENTS, Path.home())
     if project is not None:
-        more, also_unusable = sources_of(CLIENTS, Path.home(), project.resolve())
+        more, also_unusable = plan.sources_of(CLIENTS, Path.home(), project.resolve())
         sources, unusable = (*sources, *more), (*unusable, *also_unusable)
-    sources = tuple(source for source in sources if source.file.servers or any(servers_of_projects(source, sources)))
+    sources = tuple(
+        source for source in sources if source.file.servers or any(plan.servers_of_projects(source, sources))
+    )
     made, unchangeable = _plan_usable(sources, path, storing=store_variables)
     unusable = (*unusable, *unchangeable)
     for line in unusable:
@@ -119,13 +110,15 @@ def setup(
         leave(f"{number_of(len(unusable), 'file')} cannot be used: correct what is named above, and run this again", 1)
 
 
-def _plan_usable(sources: tuple[ServerSource, ...], path: Path, *, storing: bool) -> tuple[Plan, tuple[str, ...]]:
+def _plan_usable(
+    sources: tuple[plan.ServerSource, ...], path: Path, *, storing: bool
+) -> tuple[plan.Plan, tuple[str, ...]]:
     """Return the plan for the files that can be changed, and why others cannot."""
     why: tuple[str, ...] = ()
     while True:
         try:
             return _make_plan(sources, path, installing=True, storing=storing, all_of_them=False), why
-        except UnusableSource as error:
+        except plan.UnusableSource as error:
             why = (*why, str(error))
             sources = tuple(each for each in sources if each.file.path != error.source.file.path)
 
@@ -159,7 +152,7 @@ def import_servers(
     try:
         if known is None:
             form = _client(client) if client else None
-            sources: tuple[ServerSource, ...] = (source_of_file(Path(source).resolve(), form, agent),)
+            sources: tuple[plan.ServerSource, ...] = (plan.source_of_file(Path(source).resolve(), form, agent),)
         else:
             sources = _sources(known, project, missing=False)
     except Unusable as error:
@@ -226,9 +219,9 @@ def _leave_unknown(name: str, what: str) -> NoReturn:
     leave(f"{as_code(name)} {what} ({did_you_mean(name, names)})", 2)
 
 
-def _sources(client: McpClient, project: Path | None, *, missing: bool) -> tuple[ServerSource, ...]:
+def _sources(client: McpClient, project: Path | None, *, missing: bool) -> tuple[plan.ServerSource, ...]:
     where = project.resolve() if project else None
-    sources, unusable = sources_of((client,), Path.home(), where, missing=missing)
+    sources, unusable = plan.sources_of((client,), Path.home(), where, missing=missing)
     if unusable:
         leave(escape(unusable[0]), 1)
     if not sources:
@@ -238,18 +231,18 @@ def _sources(client: McpClient, project: Path | None, *, missing: bool) -> tuple
 
 
 def _make_plan(
-    sources: Sequence[ServerSource],
+    sources: Sequence[plan.ServerSource],
     path: Path,
     *,
     installing: bool,
     storing: bool,
     granted: Sequence[str] = (),
     all_of_them: bool = True,
-) -> Plan:
+) -> plan.Plan:
     # A client starts the gateway with an environment of its own.
     options = () if is_found_without_option(path.absolute()) else ("--config", str(path.absolute()))
     try:
-        return plan(
+        return plan.plan(
             sources,
             path.absolute(),
             Surroundings(Path.home(), dict(os.environ), storing),
@@ -260,7 +253,7 @@ def _make_plan(
             all_of_them=all_of_them,
         )
     except Unusable as error:
-        if isinstance(error, UnusableSource) and not all_of_them:
+        if isinstance(error, plan.UnusableSource) and not all_of_them:
             raise
         for line in str(error).splitlines():
             typer.echo(escape(line), err=True)
@@ -277,7 +270,7 @@ def _executable() -> tuple[str, ...]:
 
 
 def _carry_out(
-    made: Plan, command: str, secrets: SecretsPlace, *, yes: bool, dry_run: bool, starting: bool = False
+    made: plan.Plan, command: str, secrets: SecretsPlace, *, yes: bool, dry_run: bool, starting: bool = False
 ) -> None:
     for line in _lines(made, secrets):
         typer.echo(line)
@@ -315,7 +308,7 @@ def _read(config: Path) -> Config | None:
         return None
 
 
-def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
+def _lines(made: plan.Plan, secrets: SecretsPlace) -> Iterator[str]:
     if sys.platform != "linux":
         yield "the paths of this platform are from the clients' documentation, and have not been run"
     yield f"config   {escape(str(made.config))}" + (" (new)" if made.before is None else "")
@@ -339,12 +332,12 @@ def _lines(made: Plan, secrets: SecretsPlace) -> Iterator[str]:
         yield ""
         yield f"warning: servers do not load without {list_names(needed)} in the environment of the gateway"
         yield "a client that the desktop starts may lack such variables: `--store-variables` stores their values"
-    missing = [f"{as_code(command)} of {name}" for name, command in missing_commands_of(made.taken, os.environ)]
+    missing = [f"{as_code(command)} of {name}" for name, command in plan.missing_commands_of(made.taken, os.environ)]
     if missing:
         yield f"not found on this PATH: {', '.join(missing)}"
 
 
-def _source_lines(made: Plan, source: ServerSource) -> Iterator[str]:
+def _source_lines(made: plan.Plan, source: plan.ServerSource) -> Iterator[str]:
     for server in (each for each in made.taken if each.source == source):
         as_name = "" if server.name == server.given else f" as {server.name}"
         shared = "which another client has too" if server.name in made.new_servers else "which the gateway has"
@@ -352,7 +345,7 @@ def _source_lines(made: Plan, source: ServerSource) -> Iterator[str]:
         yield f"takes {as_code(server.given)}{as_name}{known}" + "".join(f"; {note}" for note in server.notes)
     for kept in (each for each in made.kept if each.source == source):
         yield f"leaves {as_code(kept.given)} to the client: {kept.reason}"
-    for project, names in servers_of_projects(source, made.sources):
+    for project, names in plan.servers_of_projects(source, made.sources):
         what = f"leaves {list_names(names)} of the project {as_code(project)} to the client"
         yield f"{what}: `--project DIR` takes what a project has, for an agent of its own"
     if left := source.client.dialect.approvals_left:
@@ -364,15 +357,15 @@ def _source_lines(made: Plan, source: ServerSource) -> Iterator[str]:
     if source.client.cannot_be_installed:
         yield f"stays as it is: {source.client.cannot_be_installed}"
     elif source.file.path in made.installed:
-        yield f"entry {entry_name_of(source)}: {escape(' '.join(made.commands[source.agent]))}"
+        yield f"entry {plan.entry_name_of(source)}: {escape(' '.join(made.commands[source.agent]))}"
         yield "gains search, approvals and reasons; its own dialogs and lists see the gateway's tools, not single ones"
         if source.client.limit:
             yield f"its limit counts the gateway's tools alone: {source.client.limit}"
-        if is_running(source.client):
+        if plan.is_running(source.client):
             yield f"runs now: it may write its config when it ends; afterwards: {source.client.reload}"
 
 
-def _start_each(made: Plan) -> None:
+def _start_each(made: plan.Plan) -> None:
     """Start the servers of the plan once, and report which load."""
     # It imports the MCP SDK, which takes longer than the plan.
     from callability.cli.inventory import inspect_servers  # noqa: PLC0415
@@ -390,7 +383,7 @@ def _start_each(made: Plan) -> None:
         typer.echo(f"did not load: {list_names(failed)}; `callability servers show NAME` shows how each is reached")
 
 
-def _report_next(made: Plan) -> None:
+def _report_next(made: plan.Plan) -> None:
     for source in made.sources:
         if source.file.path in made.installed:
             typer.echo(f"next: {source.client.title}: {source.client.reload}")

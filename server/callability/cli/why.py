@@ -8,23 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from callability.cli.gateway_answers import (
-    AskOfflineOption,
-    FilesOption,
-    GatewayPidOption,
-    GatewayQuery,
-    QueriedAgentOption,
-    places_of,
-)
+from callability.cli import gateway_answers, policy_service
 from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption
 from callability.cli.options import JsonOption, PolicyAddressOption, PolicyOption, leave
-from callability.cli.policy_service import (
-    PolicyCaOption,
-    PolicyCertificateOption,
-    PolicyKeyOption,
-    PolicyService,
-    PolicyTokenFileOption,
-)
 from callability.cli.terminal import escape
 from callability.contract.finding import Place, as_code
 from callability.contract.vocabulary import MAX_BYTES, byte_length
@@ -40,18 +26,18 @@ _ENDS = {
 
 def why(
     name: Annotated[str, typer.Argument(metavar="SERVER:TOOL", help="The tool, as an agent names it.")],
-    agent: QueriedAgentOption = None,
+    agent: gateway_answers.QueriedAgentOption = None,
     config: GivenConfigOption = None,
-    gateway: GatewayPidOption = None,
-    files: FilesOption = False,
-    offline: AskOfflineOption = False,
+    gateway: gateway_answers.GatewayPidOption = None,
+    files: gateway_answers.FilesOption = False,
+    offline: gateway_answers.AskOfflineOption = False,
     approvals: GivenApprovalsOption = None,
     policy: PolicyOption = None,
     policy_address: PolicyAddressOption = None,
-    policy_ca: PolicyCaOption = None,
-    policy_certificate: PolicyCertificateOption = None,
-    policy_key: PolicyKeyOption = None,
-    policy_token_file: PolicyTokenFileOption = None,
+    policy_ca: policy_service.PolicyCaOption = None,
+    policy_certificate: policy_service.PolicyCertificateOption = None,
+    policy_key: policy_service.PolicyKeyOption = None,
+    policy_token_file: policy_service.PolicyTokenFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say why an agent can or cannot call a tool: the rule, each fact with its file and line, and the way to callable.
@@ -67,12 +53,14 @@ def why(
         leave(f"{as_code(name)} is not SERVER:TOOL", 2)
     if max(byte_length(server), byte_length(tool)) > MAX_BYTES:
         leave(f"the name of a server or a tool has at most {MAX_BYTES} bytes", 2)
-    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
-    query = GatewayQuery(agent, config, approvals, policy, service, gateway, files, offline)
+    service = policy_service.PolicyService.of(
+        policy_address, policy_ca, policy_certificate, policy_key, policy_token_file
+    )
+    query = gateway_answers.GatewayQuery(agent, config, approvals, policy, service, gateway, files, offline)
     running = query.gateway()
     if running is not None:
         report = running.ask(ask="why", agent=agent, server=server, tool=tool)
-        places = places_of(running)
+        places = gateway_answers.places_of(running)
         service_address = (running.about.get("policy") or {}).get("address")
         by = {"gateway": running.pid, "started": running.about["started"], "config": str(running.config)}
     else:
