@@ -22,15 +22,8 @@ from callability.compiler.table import Plain
 from callability.files import document
 from callability.files.document import MAX_BYTES
 from callability.files.editing import ChangedMeanwhile
+from callability.process import web_server
 from callability.process.address import check_loopback, listening
-from callability.process.web_server import (
-    ERROR_HANDLERS,
-    PAGE_TYPES,
-    PageGuard,
-    StopSignals,
-    UvicornServer,
-    page_endpoints,
-)
 from callability.studio.drafts import saved_data
 from callability.studio.policy_files import (
     NAMES,
@@ -138,7 +131,7 @@ async def read_request(request: Request, wanted: type[_Wanted]) -> _Wanted:
     return request_body
 
 
-_FILES = [path for path in sorted((Path(__file__).parent / "page").iterdir()) if path.suffix in PAGE_TYPES]
+_FILES = [path for path in sorted((Path(__file__).parent / "page").iterdir()) if path.suffix in web_server.PAGE_TYPES]
 
 
 class Studio:
@@ -274,11 +267,11 @@ def application(studio: Studio, token: str) -> Starlette:
     }
     return Starlette(
         routes=[
-            *(Route(path, endpoint) for path, endpoint in page_endpoints(_FILES, token).items()),
+            *(Route(path, endpoint) for path, endpoint in web_server.page_endpoints(_FILES, token).items()),
             Route("/policy", studio.policy),
             *(Route(f"/{name}", endpoint, methods=["POST"]) for name, endpoint in endpoints.items()),
         ],
-        exception_handlers=ERROR_HANDLERS,
+        exception_handlers=web_server.ERROR_HANDLERS,
         lifespan=lifespan,
     )
 
@@ -301,12 +294,12 @@ async def run(directory: Path, address: str, started: Callable[[str], None], *, 
         AddressRefused: the address is not loopback, or cannot be listened on.
     """
     check_loopback(address, "anyone who reaches the page can edit the policy")
-    signals = StopSignals(signal.SIGTERM, signal.SIGINT)
+    signals = web_server.StopSignals(signal.SIGTERM, signal.SIGINT)
     with listening(address) as listener:
         port = listener.getsockname()[1]
         host = f"{address.rpartition(':')[0]}:{port}"
         token = secrets.token_urlsafe(32)
-        guarded = PageGuard(application(Studio(directory, writable=writable), token), names_of(host), token)
-        server = UvicornServer(guarded, access_log=False, server_header=False, lifespan="on")
+        guarded = web_server.PageGuard(application(Studio(directory, writable=writable), token), names_of(host), token)
+        server = web_server.UvicornServer(guarded, access_log=False, server_header=False, lifespan="on")
         started(f"http://{host}/")
         await server.serve_until(listener, signals, GRACE)

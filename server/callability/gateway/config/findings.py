@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from callability.contract.finding import Finding, Severity, as_code, did_you_mean, list_names, nearest
 from callability.files import document
 from callability.files.document import DocumentMapping, DocumentSequence, Node, Scalar
+from callability.gateway.config import variables
 from callability.gateway.config.model import (
     HTTP_SPELLINGS,
     AgentConfig,
@@ -27,19 +28,6 @@ from callability.gateway.config.model import (
     RecordsConfig,
     ServerConfig,
     ServerDeadlines,
-)
-from callability.gateway.config.variables import (
-    FILLED,
-    PREFIX,
-    SECRETS_FILE,
-    Unfillable,
-    fill,
-    find_node,
-    is_odd,
-    place,
-    secret_arguments,
-    unset,
-    unset_in,
 )
 
 URL_KEYS = frozenset({"httpUrl", "serverUrl"})
@@ -124,7 +112,7 @@ def disagreements(root: Node) -> Iterator[Finding]:
                 yield from _list_findings(server, keys, subject)
                 yield from _secret_findings(server, subject)
                 for key, value in server.entries:
-                    if key.value in _READ_AS_GIVEN or key.value in FILLED:
+                    if key.value in _READ_AS_GIVEN or key.value in variables.FILLED:
                         yield from _variable_findings(str(key.value), value, subject)
                     if key.value == "env" or (key.value == "args" and not _runs_a_shell(server)):
                         yield from _shell_findings(str(key.value), value, subject)
@@ -157,9 +145,9 @@ def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
     for text, at in document.texts(node):
         if key in _READ_AS_GIVEN and "${" in text:
             sentence = f"`{key}` of {subject} has `${{`, and is used literally: variables are not filled in here"
-            hint = f"variables are filled in only in {list_names(FILLED)}"
+            hint = f"variables are filled in only in {list_names(variables.FILLED)}"
             yield Finding(at, "odd-variable", sentence, hint, Severity.WARNING)
-        elif is_odd(text):
+        elif variables.is_odd(text):
             sentence = f"a value in `{key}` of {subject} has `${{` without a variable, and is used literally"
             yield Finding(at, "odd-variable", sentence, _variable_hint(text), Severity.WARNING)
 
@@ -186,7 +174,7 @@ def _secret_findings(server: DocumentMapping, subject: str) -> Iterator[Finding]
     arguments = server.get("args")
     items = document.items_of(arguments)
     given = [str(item.value) if isinstance(item, Scalar) else "" for item in items]
-    for index in secret_arguments(given):
+    for index in variables.secret_arguments(given):
         sentence = f"an argument of {subject} holds a secret, and every process list of the machine shows arguments"
         hint = "pass it by `env` if the server can read it there"
         yield Finding(items[index].place, "secret-in-args", sentence, hint, Severity.WARNING)
@@ -288,7 +276,7 @@ def unset_variables(root: Node, environment: Mapping[str, str], only: str = "") 
         if only not in {"", name.value}:
             continue
         for key, value in document.entries_of(server):
-            if key.value in FILLED:
+            if key.value in variables.FILLED:
                 subject = f"`{key.value}` of {server_subject(_SECTION, str(name.value))}"
                 yield from _unset(value, subject, environment)
 
@@ -298,23 +286,25 @@ def unfit_variables(
 ) -> Iterator[Finding]:
     """Yield a warning for each key that its variables make invalid, such as a line break in a header."""
     for name, server in servers.items():
-        if unset(server, environment):
+        if variables.unset(server, environment):
             continue
         try:
-            fill(server, environment)
-        except Unfillable as error:
+            variables.fill(server, environment)
+        except variables.Unfillable as error:
             for key in error.keys:
                 sentence = f"`{key}` of {server_subject(_SECTION, name)} is invalid after its variables are filled in"
                 hint = "check the values of the variables in the environment of the gateway"
-                yield Finding(place(root, (_SECTION, name, key)), "unfit-variable", sentence, hint, Severity.WARNING)
+                yield Finding(
+                    variables.place(root, (_SECTION, name, key)), "unfit-variable", sentence, hint, Severity.WARNING
+                )
 
 
 def _unset(node: Node, subject: str, environment: Mapping[str, str]) -> Iterator[Finding]:
     for text, at in document.texts(node):
-        for variable in unset_in(text, environment):
-            if variable.startswith(PREFIX):
-                name = variable.removeprefix(PREFIX)
-                state, hint = f"not in `{SECRETS_FILE}` beside it", f"add a line `{name}=VALUE` to it"
+        for variable in variables.unset_in(text, environment):
+            if variable.startswith(variables.PREFIX):
+                name = variable.removeprefix(variables.PREFIX)
+                state, hint = f"not in `{variables.SECRETS_FILE}` beside it", f"add a line `{name}=VALUE` to it"
                 if variable in environment:
                     state, hint = "empty, or cannot be read", ""
                 sentence = f"{subject} needs the secret {as_code(name)}, which is {state}"
@@ -380,7 +370,7 @@ def _is_misnamed(root: Node, fault: Any) -> bool:
     if fault["type"] != "missing":
         return False
     *above, key = fault["loc"]
-    node = find_node(root, above)[1]
+    node = variables.find_node(root, above)[1]
     keys = {str(name.value) for name, _ in node.entries} if isinstance(node, DocumentMapping) else set()
     names = _names(_model(tuple(above)))
     if not above and not keys.isdisjoint(SERVERS_KEYS):
@@ -390,7 +380,7 @@ def _is_misnamed(root: Node, fault: Any) -> bool:
 
 def _model_finding(root: Node, location: Location, fault: Any) -> Finding:
     kind, key = str(fault["type"]), location[-1] if location else ""
-    named, node = find_node(root, location)
+    named, node = variables.find_node(root, location)
     subject = _subject(location)
     match kind:
         case "extra_forbidden":

@@ -35,13 +35,7 @@ from callability.gateway.agents import AgentRouter
 from callability.gateway.config import HttpConfig
 from callability.gateway.config.model import MAX_REQUEST_BYTES
 from callability.gateway.observability import Metrics
-from callability.gateway.serving.http_connections import (
-    ABORT,
-    BACKLOG,
-    KEEP_ALIVE_SECONDS,
-    AcceptFailures,
-    HttpConnection,
-)
+from callability.gateway.serving import http_connections
 from callability.gateway.serving.http_sessions import HttpAgents, HttpSessions, TooManyRequests, TooManySessions
 from callability.gateway.serving.listening import HttpPort
 from callability.gateway.serving.mcp_server import SESSION, mcp_server
@@ -204,7 +198,7 @@ class _Answer:
 
     def __init__(self, send: Send, scope: Scope, agents: HttpAgents) -> None:
         self._send = send
-        self._abort: Callable[[], object] = scope.get(ABORT, lambda: None)
+        self._abort: Callable[[], object] = scope.get(http_connections.ABORT, lambda: None)
         self._agent = _agent(scope)
         self._address = _address(scope)
         self._agents = agents
@@ -489,15 +483,15 @@ async def serve_http(
         application,
         host=host,
         port=port,
-        http=HttpConnection,
+        http=http_connections.HttpConnection,
         ws="none",
         access_log=_logger.isEnabledFor(logging.DEBUG),
         lifespan="on",
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        backlog=http_connections.BACKLOG,
+        timeout_keep_alive=http_connections.KEEP_ALIVE_SECONDS,
         ssl_context_factory=(lambda *_: CurrentContext.of(certificates)) if certificates else None,
     )
-    asyncio.get_running_loop().set_exception_handler(AcceptFailures())
+    asyncio.get_running_loop().set_exception_handler(http_connections.AcceptFailures())
     started(f"{at.scheme}://{reached}/mcp")
     following = asyncio.create_task(certificates.follow()) if certificates else None
     try:

@@ -19,18 +19,9 @@ import httpx2
 from mcp_types import INTERNAL_ERROR
 
 from callability.contract.vocabulary import LoadPhase
+from callability.gateway.upstream import http_response
 from callability.gateway.upstream.authorization import OF_PROVIDER, AuthorizationFailed, NotRenewed, revocation_form
 from callability.gateway.upstream.failure import TOO_LONG, Failure, transport_failure
-from callability.gateway.upstream.http_response import (
-    Handshake,
-    HurriedStream,
-    TooLong,
-    judge_response,
-    keep_plain_headers,
-    limit_body,
-    note,
-    plain_cookies,
-)
 from callability.gateway.upstream.login_store import Login
 from callability.gateway.upstream.messages import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.target import HttpTarget
@@ -88,19 +79,19 @@ class HttpClient(httpx2.AsyncClient):
         super().__init__(
             verify=trusted_authorities(),
             headers=dict(target.headers),
-            cookies=plain_cookies(),
+            cookies=http_response.plain_cookies(),
             auth=target.authorization,
             timeout=TIMEOUT,
             limits=LIMITS,
             max_redirects=MAX_REDIRECTS + (AUTHORIZATION_REQUESTS if target.authorization else 0),
-            event_hooks={"response": [keep_plain_headers]},
+            event_hooks={"response": [http_response.keep_plain_headers]},
             mounts=_direct(target.url),
         )
         self._name = name
 
     async def send(self, request: httpx2.Request, *args: Any, **options: Any) -> httpx2.Response:
         """Send, and note the outcome in the caller's exchange."""
-        request.extensions = {**request.extensions, "trace": Handshake().note_event}
+        request.extensions = {**request.extensions, "trace": http_response.Handshake().note_event}
         if request.method != "POST":
             try:
                 response = await super().send(request, *args, **options)
@@ -108,7 +99,7 @@ class HttpClient(httpx2.AsyncClient):
                 return httpx2.Response(http.HTTPStatus.UNAUTHORIZED, request=request)
             if request.method != "GET" or not response.is_success:
                 # The SDK reads it whole, which it does not do with a stream of events.
-                limit_body(response)
+                http_response.limit_body(response)
             return response
         # A request that follows a redirect has a stream only.
         await request.aread()
@@ -148,11 +139,11 @@ class HttpClient(httpx2.AsyncClient):
             if method == PROBE and exchange.probe_seconds is not None:
                 _hurry(response, request, exchange, exchange.probe_seconds)
             try:
-                return await judge_response(response, request, method, exchange)
+                return await http_response.judge_response(response, request, method, exchange)
             except BaseException:
                 await response.aclose()
                 raise
-        except TooLong:
+        except http_response.TooLong:
             # The server and the connection are well: what is left of the body goes with its own socket.
             exchange.failure = TOO_LONG
         except AuthorizationFailed as error:
@@ -163,7 +154,7 @@ class HttpClient(httpx2.AsyncClient):
             if _is_of_provider(error):
                 exchange.failure = _not_renewed(transport_failure(error))
             else:
-                note(error, exchange)
+                http_response.note(error, exchange)
         except Exception as error:
             exchange.failure = _UNREADABLE
             about = fields(server=self._name)
@@ -178,7 +169,7 @@ def _hurry(response: httpx2.Response, request: httpx2.Request, exchange: Exchang
     refusal = json.dumps({"jsonrpc": "2.0", "id": json.loads(request.content)["id"], "error": error})
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     event = f"\n\nevent: message\ndata: {refusal}\n\n".encode() if is_stream else b""
-    response.stream = HurriedStream(response.stream, exchange, seconds, event)
+    response.stream = http_response.HurriedStream(response.stream, exchange, seconds, event)
 
 
 def _is_to_another(response: httpx2.Response, request: httpx2.Request) -> bool:

@@ -35,18 +35,9 @@ from mcp_types import (
 from pydantic_core import from_json
 
 from callability.contract.vocabulary import LoadFailure, LoadPhase
+from callability.gateway.upstream import process_group
 from callability.gateway.upstream.failure import NOT_MCP, TOO_LONG, Failure, UnreadAnswer
 from callability.gateway.upstream.messages import EXCHANGE, PROBE, OutgoingMessages, without_halves
-from callability.gateway.upstream.process_group import (
-    CHUNK_BYTES,
-    END_BYTES,
-    LAST_WORDS_SECONDS,
-    ChildProtocol,
-    GroupLeader,
-    Lines,
-    LongLine,
-    usual_environment,
-)
 from callability.gateway.upstream.target import Secrets, StdioTarget
 from callability.process.logs import fields
 
@@ -97,7 +88,7 @@ class StandardError:
         """Log what a stream brings, to its end."""
         rest = b""
         try:
-            while chunk := await stream.read(CHUNK_BYTES):
+            while chunk := await stream.read(process_group.CHUNK_BYTES):
                 *lines, rest = (rest + chunk).split(b"\n")
                 # One byte more than is read of a line shows that it was cut.
                 rest = rest[: _LINE_BYTES + 1]
@@ -205,12 +196,12 @@ class StdioTransport:
             self._standard_error.release()
         self._held = None
 
-    async def _start(self) -> GroupLeader:
+    async def _start(self) -> process_group.GroupLeader:
         target = self._target
         loop = asyncio.get_running_loop()
         try:
             transport, protocol = await loop.subprocess_exec(
-                ChildProtocol,
+                process_group.ChildProtocol,
                 target.command,
                 *target.args,
                 stdin=PIPE,
@@ -223,9 +214,9 @@ class StdioTransport:
         except (OSError, ValueError) as error:
             self._on_end(_start_failure(target, error))
             raise
-        return GroupLeader(transport, protocol)
+        return process_group.GroupLeader(transport, protocol)
 
-    async def _follow(self, child: GroupLeader) -> None:
+    async def _follow(self, child: process_group.GroupLeader) -> None:
         try:
             secrets = Secrets.of(self._target)
             self._standard_error = StandardError(self._name, secrets, held=self._held)
@@ -253,15 +244,15 @@ class StdioTransport:
 
     async def _receive(
         self,
-        child: GroupLeader,
+        child: process_group.GroupLeader,
         arrived: MemoryObjectSendStream[SessionMessage | Exception],
         outgoing: OutgoingMessages,
     ) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_after_exit, child, group.cancel_scope)
-            async for line in Lines(child.stdout):
+            async for line in process_group.Lines(child.stdout):
                 began = time.monotonic()
-                message = self._stand_in(line) if isinstance(line, LongLine) else self._message(line)
+                message = self._stand_in(line) if isinstance(line, process_group.LongLine) else self._message(line)
                 busy = time.monotonic() - began
                 if message is None:
                     # Lines that have arrived are read without a pause: a flood of them would block the event loop.
@@ -300,7 +291,7 @@ class StdioTransport:
             self._probe = None
         return message
 
-    def _stand_in(self, line: LongLine) -> JSONRPCError | None:
+    def _stand_in(self, line: process_group.LongLine) -> JSONRPCError | None:
         """Return an error in place of an answer that is too long, so that only its call fails, and at once.
 
         The failure in its `data` is an object that no upstream can send.
@@ -315,7 +306,7 @@ class StdioTransport:
 
     async def _send(
         self,
-        child: GroupLeader,
+        child: process_group.GroupLeader,
         outgoing: OutgoingMessages,
         arrived: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
@@ -324,9 +315,11 @@ class StdioTransport:
         except OSError:
             await self._end(child, arrived)
 
-    async def _end(self, child: GroupLeader, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _end(
+        self, child: process_group.GroupLeader, arrived: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
         """Report how the child ended, then let the session see it, so that a caller that wakes up finds the reason."""
-        with anyio.move_on_after(LAST_WORDS_SECONDS):
+        with anyio.move_on_after(process_group.LAST_WORDS_SECONDS):
             await child.exited.wait()
         if not child.stopping:
             failure = _end_failure(child.exit_code, "" if self.heard else " before it answered")
@@ -337,16 +330,16 @@ class StdioTransport:
 
 def _unread(line: bytes) -> JSONRPCError | None:
     """Return an error in place of an answer that is no message, such as one that is nested too deeply."""
-    request = LongLine(line[:END_BYTES], line[-END_BYTES:]).answered_id()
+    request = process_group.LongLine(line[: process_group.END_BYTES], line[-process_group.END_BYTES :]).answered_id()
     if request is None:
         return None
     error = ErrorData(code=PARSE_ERROR, message=NOT_MCP, data=UnreadAnswer(line))
     return JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
-async def _cancel_after_exit(child: GroupLeader, scope: anyio.CancelScope) -> None:
+async def _cancel_after_exit(child: process_group.GroupLeader, scope: anyio.CancelScope) -> None:
     await child.exited.wait()
-    await anyio.sleep(LAST_WORDS_SECONDS)
+    await anyio.sleep(process_group.LAST_WORDS_SECONDS)
     scope.cancel()
 
 
@@ -378,7 +371,7 @@ def _is_found(target: StdioTarget) -> bool:
 
 
 def _environment(target: StdioTarget) -> dict[str, str]:
-    return usual_environment() | dict(target.env)
+    return process_group.usual_environment() | dict(target.env)
 
 
 def _start_failure(target: StdioTarget, error: OSError | ValueError) -> Failure:
