@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from callability.gateway.upstream import State, StdioTarget, Upstream, UpstreamTool
+from callability.gateway.upstream.connection import State
+from callability.gateway.upstream.listing import UpstreamTool
+from callability.gateway.upstream.target import StdioTarget
+from callability.gateway.upstream.upstream import Upstream
 
 
 class _Connected(Upstream):

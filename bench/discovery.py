@@ -21,7 +21,9 @@ from bench.rounds import Figures, Rounds, Series
 from bench.workload import OBJECTS, VERBS, about_many
 from callability.client.judgements import Judgements
 from callability.files.document import Node
-from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
+from callability.gateway.config.approvals import ApprovalRecord, Approvals
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import Deadlines, ServerConfig
 from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import Loads
 from callability.gateway.meaning import Indexes
@@ -30,8 +32,8 @@ from callability.gateway.policy_client import PolicyClient
 from callability.gateway.tool_index import SearchDocument, ToolIndex
 from callability.gateway.tools.decisions import AgentView, Decisions, phrases
 from callability.gateway.tools.discovery import Discovery
-from callability.gateway.upstream import Upstream
 from callability.gateway.upstream.listing import upstream_tool
+from callability.gateway.upstream.upstream import Upstream
 from callability.v1.callability_service_pb2 import ServerTools
 from callability.v1.callability_service_pb2 import Tool as ContractTool
 from callability.v1.facts_pb2 import APPROVAL_STATUS_PENDING

@@ -19,7 +19,8 @@ from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from callability.contract.vocabulary import LoadStatus
 from callability.files.document import Node
-from callability.gateway.config import Config, Deadlines, ServerConfig
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import Deadlines, ServerConfig
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.runtime.runtime import UpstreamPool
 

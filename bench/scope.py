@@ -17,13 +17,14 @@ from bench.local_policy import local_policy
 from bench.report import Row
 from bench.rounds import Figures, Rounds
 from callability.files.document import Node
-from callability.gateway.config import NO_APPROVALS, AgentConfig, Config, Deadlines, ServerConfig
+from callability.gateway.config.approvals import NO_APPROVALS
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import AgentConfig, Deadlines, ServerConfig
 from callability.gateway.inventory import GatewayInventory
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.upstream import UpstreamTool
-from callability.gateway.upstream.listing import upstream_tool
+from callability.gateway.upstream.listing import UpstreamTool, upstream_tool
 
 PART = "scope"
 

@@ -20,7 +20,7 @@ from callability.cli.own_policy import OwnPolicy
 from callability.cli.served_policy import Loaded, loaded_from
 from callability.files.policy_origin import PolicyDirectory
 from callability.files.shipped_policy import shipped_policy
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server

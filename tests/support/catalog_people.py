@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
-from callability.gateway.catalog import ConsentAnswer, ConsentRequest
+from callability.gateway.catalog.attempt import ConsentAnswer, ConsentRequest
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_model import Kind
 

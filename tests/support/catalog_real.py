@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_model import Step

@@ -18,17 +18,19 @@ import pytest
 from mcp.shared.auth import AuthorizationCodeResult
 from mcp_types import CallToolResult, TextContent, Tool
 
-from callability.gateway.catalog import Catalog
 from callability.gateway.catalog import catalog as switch_module
-from callability.gateway.config import NO_APPROVALS, load_config
+from callability.gateway.catalog.catalog import Catalog
+from callability.gateway.config.approvals import NO_APPROVALS
+from callability.gateway.config.config import load_config
 from callability.gateway.inventory import GatewayInventory
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.upstream import AuthorizationFailed, Failure, HttpTarget, UpstreamError
 from callability.gateway.upstream import upstream as upstream_module
-from callability.gateway.upstream.authorization import ProviderRefused
+from callability.gateway.upstream.authorization import AuthorizationFailed, ProviderRefused
+from callability.gateway.upstream.failure import Failure, UpstreamError
 from callability.gateway.upstream.listing import upstream_tool
+from callability.gateway.upstream.target import HttpTarget
 from support.catalog_model import CONNECT_SECONDS, DIALOG_SECONDS, INSTANT, Step
 from support.catalog_people import LOOKS, Callers, states_of
 from support.local_policy import local_policy

@@ -17,7 +17,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from callability.gateway.agents import AgentRouter
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server
 from support.gateways import found_in, text_of, write_config

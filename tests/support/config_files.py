@@ -6,7 +6,7 @@ import json
 
 from hypothesis import strategies as st
 
-from callability.gateway.config import ServerConfig
+from callability.gateway.config.model import ServerConfig
 
 WHOLE = """\
 approvals: state/approvals.yaml

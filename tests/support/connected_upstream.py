@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from callability.gateway.upstream import Upstream
+from callability.gateway.upstream.upstream import Upstream
 
 
 @asynccontextmanager

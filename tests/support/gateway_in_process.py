@@ -24,7 +24,7 @@ from callability.cli.policy_service import PolicyService
 from callability.cli.served_policy import loaded_from
 from callability.files.policy_origin import PolicyDirectory
 from callability.files.shipped_policy import shipped_policy
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.lifecycle import run
 from callability.gateway.serving.listening import HttpPort

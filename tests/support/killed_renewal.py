@@ -8,8 +8,10 @@ import signal
 import sys
 from pathlib import Path
 
-from callability.gateway.config import load_config
-from callability.gateway.upstream import LoginStore, Upstream, logged_in_target
+from callability.gateway.config.config import load_config
+from callability.gateway.upstream.login_store import LoginStore
+from callability.gateway.upstream.target import logged_in_target
+from callability.gateway.upstream.upstream import Upstream
 
 
 def _die(*_: object) -> None:

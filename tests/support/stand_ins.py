@@ -17,16 +17,17 @@ from mcp_types import CallToolResult, TextContent, Tool
 
 from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
-from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
+from callability.gateway.config.approvals import NO_APPROVALS, load_approvals
+from callability.gateway.config.config import load_config
 from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import LoadOutcome, Loads
 from callability.gateway.meaning import Indexes
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.upstream import Failure, Upstream, UpstreamError, UpstreamRefusal
-from callability.gateway.upstream.failure import NOT_SENT
+from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.listing import upstream_tool
+from callability.gateway.upstream.upstream import Upstream
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.v1.outcome_pb2 import LoadStatus as WireStatus
 from callability.v1.outcome_pb2 import LoadVerdict, LoadWords

@@ -16,7 +16,7 @@ from callability.cli.options import JsonOption, leave
 from callability.cli.terminal import escape
 from callability.contract.finding import as_code
 from callability.files.spelling import Tree
-from callability.gateway.config import AgentConfig
+from callability.gateway.config.model import AgentConfig
 
 _TOKEN_BYTES = 32
 AgentArgument = Annotated[str, typer.Argument(metavar="NAME", help="An agent of the config.")]

@@ -19,10 +19,9 @@ from callability.cli.terminal import escape, number_of
 from callability.contract.finding import MAX_LISTED, as_code, did_you_mean
 from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files.spelling import Value
-from callability.gateway.config import ApprovalRecord
-from callability.gateway.config.approvals import ANY_FORM, Definitions, Fingerprint, sort_sets
+from callability.gateway.config.approvals import ANY_FORM, ApprovalRecord, Definitions, Fingerprint, sort_sets
 from callability.gateway.offline import Inspected
-from callability.gateway.upstream import UpstreamTool
+from callability.gateway.upstream.listing import UpstreamTool
 
 NOT_REVIEWED = "not_reviewed"
 """The approval of a tool without a record that can be called nevertheless."""

@@ -30,8 +30,9 @@ from callability.contract.finding import (
     list_names,
 )
 from callability.files import document
-from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+from callability.gateway.config.approvals import NO_APPROVALS, Approvals, load_approvals
 from callability.gateway.config.checks import has_labels, label_findings, missing_commands
+from callability.gateway.config.config import Config, ConfigRefused, load_config
 from callability.gateway.config.findings import TOOL_LISTS
 from callability.gateway.config.schema import config_page, config_schema
 from callability.gateway.config.variables import key_place

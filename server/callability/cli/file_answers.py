@@ -21,7 +21,7 @@ from callability.compiler.bundle_writing import NotWritten, checked_policy
 from callability.compiler.policy import Policy
 from callability.contract.finding import as_code
 from callability.files.shipped_policy import shipped_policy
-from callability.gateway.config import ConfigRefused, load_config
+from callability.gateway.config.config import ConfigRefused, load_config
 from callability.gateway.config.findings import LACKS
 from callability.gateway.offline import refused_edits, unserved_gateway
 from callability.gateway.policy_client import PolicyClient

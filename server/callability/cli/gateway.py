@@ -35,8 +35,7 @@ from callability.cli.options import (
     traces_or_exit,
 )
 from callability.files.shipped_policy import shipped_policy
-from callability.gateway.config import Config, ConfigRefused, load_config
-from callability.gateway.config.config import VARIABLE, awaited_config
+from callability.gateway.config.config import VARIABLE, Config, ConfigRefused, awaited_config, load_config
 from callability.gateway.config.findings import content
 from callability.gateway.config.model import ConfigFile
 from callability.gateway.serving.listening import HttpPort, UserSocket

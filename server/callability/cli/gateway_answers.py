@@ -22,8 +22,7 @@ from callability.compiler.questions import CALLABILITY
 from callability.contract.finding import Place, as_code
 from callability.files import document
 from callability.files.shipped_policy import shipped_policy
-from callability.gateway.config import ConfigRefused, NoConfig, default_config
-from callability.gateway.config.config import socket_directories
+from callability.gateway.config.config import ConfigRefused, NoConfig, default_config, socket_directories
 from callability.gateway.config.variables import find_node
 
 ANSWER_SECONDS = 30.0

@@ -18,19 +18,10 @@ from callability.contract.vocabulary import unrecordable
 from callability.files import document
 from callability.files.editing import EditRefused, rewrite
 from callability.files.spelling import Tree
-from callability.gateway.config import (
-    NO_APPROVALS,
-    AgentConfig,
-    Approvals,
-    Config,
-    ConfigRefused,
-    NoConfig,
-    default_config,
-    load_approvals,
-    load_config,
-)
-from callability.gateway.config.approvals import DEFAULT_APPROVALS
+from callability.gateway.config.approvals import DEFAULT_APPROVALS, NO_APPROVALS, Approvals, load_approvals
 from callability.gateway.config.changes import Decided, config_changes
+from callability.gateway.config.config import Config, ConfigRefused, NoConfig, default_config, load_config
+from callability.gateway.config.model import AgentConfig
 from callability.records.format import By, Change
 from callability.records.recorder import Recorder, RecordLevel, RecordOptions
 from callability.records.writer import STANDARD_OUTPUT, Destination, DestinationRefused

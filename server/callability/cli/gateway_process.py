@@ -23,7 +23,7 @@ from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway import observability
-from callability.gateway.config import Config, ConfigRefused
+from callability.gateway.config.config import Config, ConfigRefused
 from callability.gateway.loading import LOADING, in_words
 from callability.gateway.observability import Metrics
 from callability.gateway.policy_client import GET_SECONDS, PolicyClient

@@ -16,8 +16,8 @@ from callability.cli.terminal import escape, number_of
 from callability.contract.finding import as_code, list_names, no_such
 from callability.gateway.offline import Inspected, inspect_all, snapshot
 from callability.gateway.tools.decisions import Commands, phrases
-from callability.gateway.upstream import UpstreamTool
 from callability.gateway.upstream.failure import few_of
+from callability.gateway.upstream.listing import UpstreamTool
 from callability.process.logs import log_to_standard_error
 from callability.process.regular_file import OutputRefused, output_to
 

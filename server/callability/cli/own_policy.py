@@ -19,7 +19,7 @@ from callability.client.hooks import GuardedHooks, LoggingHooks
 from callability.client.local import AsyncioLocal, LocalDecisions
 from callability.contract.finding import MAX_LISTED, Finding, Severity, as_code
 from callability.contract.vocabulary import UNKNOWN
-from callability.gateway.config import Config
+from callability.gateway.config.config import Config
 from callability.gateway.policy_client import GET_SECONDS
 from callability.kernel.calls import UNOBSERVED, description
 from callability.kernel.policy import CheckedPolicy, LocalPolicy, read

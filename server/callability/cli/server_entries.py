@@ -23,9 +23,10 @@ from callability.contract.finding import Severity, as_code, list_names, no_such
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, replace, turn, without
 from callability.files.spelling import Tree
-from callability.gateway.config import CatalogEntry, Config, ServerConfig, load_approvals
-from callability.gateway.config.approvals import DEFAULT_APPROVALS, read_seen, seen_beside
+from callability.gateway.config.approvals import DEFAULT_APPROVALS, load_approvals, read_seen, seen_beside
+from callability.gateway.config.config import Config
 from callability.gateway.config.findings import findings, unfit_variables, unset_variables
+from callability.gateway.config.model import CatalogEntry, ServerConfig
 from callability.gateway.config.variables import SECRETS_FILE, with_secrets, written_secrets
 from callability.setup.client_file import Unusable
 from callability.setup.secret_values import SecretStore, needed_variables, own_secrets, secrets_in, without_secrets

@@ -17,13 +17,13 @@ from callability.cli.options import JsonOption, LogLevel, leave
 from callability.cli.terminal import escape, number_of
 from callability.contract.finding import as_code, list_names
 from callability.files.editing import EditRefused, rewrite
-from callability.gateway.config import ApprovalRecord, Config
-from callability.gateway.config.approvals import Definitions, approved_part, sort_sets
+from callability.gateway.config.approvals import ApprovalRecord, Definitions, approved_part, sort_sets
+from callability.gateway.config.config import Config
 from callability.gateway.config.variables import unset, with_secrets
 from callability.process.logs import log_to_standard_error
 
 if TYPE_CHECKING:
-    from callability.gateway.upstream import UpstreamTool
+    from callability.gateway.upstream.listing import UpstreamTool
 
 _FIRST = ("name", "title", "description")
 
@@ -186,7 +186,7 @@ def login(
     not authorized. 2: there is no such server.
     """
     from callability.gateway.offline import log_in  # noqa: PLC0415  # it imports the MCP SDK
-    from callability.gateway.upstream import StoreUnavailable  # noqa: PLC0415
+    from callability.gateway.upstream.login_store import StoreUnavailable  # noqa: PLC0415
 
     log_to_standard_error(LogLevel.ERROR)
     files = sound_config(config)
@@ -211,7 +211,7 @@ def logout(name: NameArgument, config: ConfigOption) -> None:
     login cannot be removed. 2: there is no such server.
     """
     from callability.gateway.offline import log_out  # noqa: PLC0415  # it imports the MCP SDK
-    from callability.gateway.upstream import StoreUnavailable  # noqa: PLC0415
+    from callability.gateway.upstream.login_store import StoreUnavailable  # noqa: PLC0415
 
     files = sound_config(config)
     known_server(files.names, name)

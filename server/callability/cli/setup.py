@@ -16,8 +16,14 @@ from callability.cli.options import leave, refuse
 from callability.cli.terminal import escape, number_of
 from callability.contract.finding import as_code, did_you_mean, list_names
 from callability.files.editing import ChangedMeanwhile
-from callability.gateway.config import Config, ConfigRefused, NoConfig, is_found_without_option, load_config
-from callability.gateway.config.config import new_config
+from callability.gateway.config.config import (
+    Config,
+    ConfigRefused,
+    NoConfig,
+    is_found_without_option,
+    load_config,
+    new_config,
+)
 from callability.gateway.config.variables import SECRETS_FILE
 from callability.setup import plan
 from callability.setup.client_file import Unusable

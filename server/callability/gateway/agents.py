@@ -21,8 +21,8 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp_types import INTERNAL_ERROR, SubscriptionsListenRequestParams, SubscriptionsListenResult, Tool
 
-from callability.gateway.config import AgentConfig, Config, HttpConfig
-from callability.gateway.config.model import MAX_SESSIONS
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import MAX_SESSIONS, AgentConfig, HttpConfig
 from callability.gateway.tools.dispatch import Gateway
 
 

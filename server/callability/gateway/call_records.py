@@ -16,10 +16,10 @@ from mcp_types import CallToolResult
 from callability.client import PolicyUnavailable
 from callability.contract.vocabulary import MAX_BYTES, byte_length
 from callability.files import document
-from callability.gateway.config import Approvals, Config
-from callability.gateway.config.approvals import Definitions, approved_part, canonical_form
+from callability.gateway.config.approvals import Approvals, Definitions, approved_part, canonical_form
 from callability.gateway.config.changes import Decided
-from callability.gateway.upstream import UpstreamTool
+from callability.gateway.config.config import Config
+from callability.gateway.upstream.listing import UpstreamTool
 from callability.otel.traces import add_to_span
 from callability.process import logs
 from callability.records.format import BY_HAND, BY_PAGE, UNSEEN_COMMAND, Change, Ended, name_text, tool_status

@@ -12,11 +12,13 @@ from callability.adapter import ToolText
 from callability.client.judgements import KnownServer as JudgedFacts
 from callability.contract.enum_words import APPROVAL_STATUS
 from callability.contract.vocabulary import MAX_BYTES, byte_length
-from callability.gateway.catalog import Joined
-from callability.gateway.config import AgentConfig, Config, ServerConfig
+from callability.gateway.catalog.attempt import Joined
 from callability.gateway.config.approvals import ApprovalRecord, Approvals, Fingerprint
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import AgentConfig, ServerConfig
 from callability.gateway.tool_index import SearchDocument
-from callability.gateway.upstream import Upstream, UpstreamTool
+from callability.gateway.upstream.listing import UpstreamTool
+from callability.gateway.upstream.upstream import Upstream
 from callability.v1 import facts_pb2
 from callability.v1.facts_pb2 import Agent, DeclaredFacts, Labels
 

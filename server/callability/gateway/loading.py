@@ -24,9 +24,12 @@ from callability.client import PolicyUnavailable
 from callability.contract.enum_words import LOAD_FAILURE, LOAD_PHASE
 from callability.contract.timeout_signature import timed_out_on_the_way
 from callability.contract.vocabulary import LoadFailure, LoadStatus
-from callability.gateway.config import ServerConfig
+from callability.gateway.config.model import ServerConfig
 from callability.gateway.policy_client import LoadPolicy, LoadStub, load_policy, most_careful
-from callability.gateway.upstream import Failure, Target, Upstream, UpstreamError, UpstreamTool, target_of
+from callability.gateway.upstream.failure import Failure, UpstreamError
+from callability.gateway.upstream.listing import UpstreamTool
+from callability.gateway.upstream.target import Target, target_of
+from callability.gateway.upstream.upstream import Upstream
 from callability.records.recorder import Recorder
 from callability.v1 import outcome_pb2 as pb
 from callability.v1.callability_service_pb2 import ClassifyLoadRequest, ClassifyLoadResponse

@@ -22,10 +22,11 @@ from callability.contract.finding import MAX_LISTED, as_code, list_names
 from callability.contract.vocabulary import MAX_BYTES, LoadStatus, byte_length, is_declared_name
 from callability.files.certificates import WatchedCertificates
 from callability.files.editing import replace, turn
-from callability.gateway.config import NO_APPROVALS, Approvals, Config
-from callability.gateway.config.approvals import Fingerprint, SeenForms, read_seen, seen_beside
+from callability.gateway.config.approvals import NO_APPROVALS, Approvals, Fingerprint, SeenForms, read_seen, seen_beside
+from callability.gateway.config.config import Config
 from callability.gateway.loading import LOADING
-from callability.gateway.upstream import State, UpstreamTool
+from callability.gateway.upstream.connection import State
+from callability.gateway.upstream.listing import UpstreamTool
 from callability.process import logs
 from callability.process.logs import fields
 from callability.process.metrics import CertificateMetrics

@@ -13,7 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
-from callability.gateway.config import Approvals, CatalogEntry, Config, ServerConfig
+from callability.gateway.config.approvals import Approvals
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import CatalogEntry, ServerConfig
 from callability.gateway.config.variables import fill
 from callability.gateway.inventory import GatewayInventory, agent_message
 from callability.gateway.loading import Loader, LoadOutcome, Loads
@@ -21,24 +23,13 @@ from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.upstream import (
-    Authorization,
-    AuthorizationFailed,
-    HttpTarget,
-    LockHeld,
-    LoginStore,
-    StoredLogin,
-    StoreUnavailable,
-    Upstream,
-    UpstreamError,
-    UpstreamTool,
-    logged_in_target,
-    may_log_in,
-    run_in_thread,
-    target_of,
-)
-from callability.gateway.upstream.authorization import ProviderRefused, Redirect
+from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed, ProviderRefused, Redirect
+from callability.gateway.upstream.failure import UpstreamError
 from callability.gateway.upstream.http_client import revoke
+from callability.gateway.upstream.listing import UpstreamTool
+from callability.gateway.upstream.login_store import LockHeld, LoginStore, StoredLogin, StoreUnavailable, run_in_thread
+from callability.gateway.upstream.target import HttpTarget, logged_in_target, may_log_in, target_of
+from callability.gateway.upstream.upstream import Upstream
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 
 FIRST_START_SECONDS = 60.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.gateway.config import is_found_without_option
+from callability.gateway.config.config import is_found_without_option
 from callability.gateway.tools.decisions import phrases
 from support.commands import callability
 

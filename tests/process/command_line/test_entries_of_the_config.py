@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from support.commands import callability
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import ACCEPT, INITIALIZE

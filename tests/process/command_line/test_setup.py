@@ -20,7 +20,7 @@ from keyring.backend import KeyringBackend
 from keyring.backends.fail import Keyring as NoKeyring
 
 from callability.files.editing import rewrite
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.setup.client_file import read_client_file
 from callability.setup.clients import CLIENTS, ConfigForm, McpClient
 from callability.setup.translation import is_ours

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp import Client
 
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server
 from support.commands import callability

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from mcp_types import ElicitResult
 
-from callability.gateway.catalog import ConsentAnswer, attempt
+from callability.gateway.catalog import attempt
+from callability.gateway.catalog.attempt import ConsentAnswer
 from support.catalogs import (
     MODES,
     Agent,

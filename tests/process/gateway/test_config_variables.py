@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from callability.gateway.config import ServerConfig
+from callability.gateway.config.model import ServerConfig
 from callability.gateway.config.variables import fill, unset
-from callability.gateway.upstream import HttpTarget, StdioTarget, target_of
-from callability.gateway.upstream.target import Secrets
+from callability.gateway.upstream.target import HttpTarget, Secrets, StdioTarget, target_of
 from support.commands import callability
 from support.edits import edit
 from support.gateway_in_process import client_of, http_gateway

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.inventory import agent_message
 from support.commands import callability
 from support.declared_rules import RULES, declaring_policy

@@ -12,8 +12,9 @@ from typing import Literal
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from callability.gateway.upstream import HttpTarget, Upstream, UpstreamError, UpstreamRefusal
-from callability.gateway.upstream.failure import MESSAGE_BYTES
+from callability.gateway.upstream.failure import MESSAGE_BYTES, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.target import HttpTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.connected_upstream import connected
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, write_config

@@ -17,10 +17,11 @@ from mcp import Client
 
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway import loading
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.loading import LONGEST_PAUSE, Loader, longer
 from callability.gateway.runtime.runtime import UpstreamPool
-from callability.gateway.upstream import HttpTarget, Upstream
+from callability.gateway.upstream.target import HttpTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.checkout import POLICY
 from support.commands import callability
 from support.edits import edit

@@ -14,9 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from callability.gateway.upstream import HttpTarget, Upstream, http_client
+from callability.gateway.upstream import http_client
 from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.messages import EXCHANGE, Exchange
+from callability.gateway.upstream.target import HttpTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.connected_upstream import connected
 from support.gateway_in_process import client_of
 from support.gateways import write_config

@@ -19,10 +19,12 @@ import pytest
 
 from callability.client import Client
 from callability.contract.vocabulary import LoadFailure, LoadStatus
-from callability.gateway.config import ServerConfig
+from callability.gateway.config.model import ServerConfig
 from callability.gateway.loading import Loader, LoadOutcome, LoadPolicy, LoadStub, get_tools_with_resilience
-from callability.gateway.upstream import Failure, HttpTarget, StdioTarget, Target, Upstream, UpstreamError
 from callability.gateway.upstream.connection import opening_failure
+from callability.gateway.upstream.failure import Failure, UpstreamError
+from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target
+from callability.gateway.upstream.upstream import Upstream
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from support.certificates import Authority
 from support.checkout import POLICY, UPSTREAMS

@@ -16,8 +16,10 @@ import pytest
 from callability.client import Client
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway.loading import Loader, LoadOutcome
-from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, http_response
-from callability.gateway.upstream.failure import fault_of_text
+from callability.gateway.upstream import http_response
+from callability.gateway.upstream.failure import UpstreamError, fault_of_text
+from callability.gateway.upstream.target import HttpTarget, StdioTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.checkout import UPSTREAMS
 from support.local_policy import local_client
 from support.responses import COMPACT_BODY, cut_response, response, summary

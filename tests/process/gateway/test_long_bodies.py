@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from mcp.shared.auth import AuthorizationCodeResult
 
-from callability.gateway.upstream import Authorization, AuthorizationFailed, HttpTarget, Upstream, UpstreamError
-from callability.gateway.upstream.failure import MESSAGE_BYTES
+from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
+from callability.gateway.upstream.failure import MESSAGE_BYTES, UpstreamError
+from callability.gateway.upstream.target import HttpTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.upstreams.bad_http import BadHttp, Step, reply
 from support.waiting import SECONDS, becomes
 

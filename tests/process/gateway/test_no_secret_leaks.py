@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl
 
-from callability.gateway.catalog import ConsentAnswer, ConsentRequest
-from callability.gateway.config import load_config
+from callability.gateway.catalog.attempt import ConsentAnswer, ConsentRequest
+from callability.gateway.config.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_people import Person

@@ -14,7 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.auth import AuthorizationCodeResult
 
-from callability.gateway.upstream import Authorization, HttpTarget, Upstream, UpstreamError
+from callability.gateway.upstream.authorization import Authorization
+from callability.gateway.upstream.failure import UpstreamError
+from callability.gateway.upstream.target import HttpTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.drawing import drawing
 from support.upstreams.bad_http import Answer, BadHttp, content, reply, result
 

@@ -19,7 +19,7 @@ from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, new_file
 from callability.files.spelling import Tree
-from callability.gateway.config import load_approvals
+from callability.gateway.config.approvals import load_approvals
 from support.commands import callability
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, shelf, text_of, write_config

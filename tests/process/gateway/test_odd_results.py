@@ -15,7 +15,9 @@ import pytest
 from mcp import Client
 from mcp_types import CallToolResult
 
-from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError
+from callability.gateway.upstream.failure import UpstreamError
+from callability.gateway.upstream.target import HttpTarget, StdioTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.checkout import UPSTREAMS
 from support.gateway_in_process import client_of, http_gateway
 from support.gateway_requests import answer_in, initialized, legacy, modern

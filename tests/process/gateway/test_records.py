@@ -24,8 +24,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from callability.cli.gateway_files import records_of
 from callability.gateway.call_records import ChangeRecords
-from callability.gateway.config import load_config
 from callability.gateway.config.changes import config_changes
+from callability.gateway.config.config import load_config
 from callability.records.format import By, schema
 from callability.records.recorder import Recorder
 from support.checkout import UPSTREAMS

@@ -18,13 +18,13 @@ from mcp import Client, MCPError
 from mcp_types import Tool
 
 from callability.gateway.agents import AgentRouter
-from callability.gateway.config import load_config
 from callability.gateway.config.approvals import fingerprint
+from callability.gateway.config.config import load_config
 from callability.gateway.policy_client import PolicyClient
 from callability.gateway.runtime.runtime import GatewayOptions, UpstreamPool, open_gateway
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.tools import call as call_of_tool
-from callability.gateway.upstream import UpstreamError
+from callability.gateway.upstream.failure import UpstreamError
 from support.edits import edit, replace
 from support.gateway_in_process import client_of, http_gateway
 from support.gateway_requests import modern

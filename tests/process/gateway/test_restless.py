@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.tools import discovery
 from callability.gateway.tools.dispatch import Gateway

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import strategies as st
 
-from callability.gateway.upstream import HttpTarget, StdioTarget, Target, Upstream, UpstreamRefusal
-from callability.gateway.upstream.target import SECRET_CHARACTERS, Secrets
+from callability.gateway.upstream.failure import UpstreamRefusal
+from callability.gateway.upstream.target import SECRET_CHARACTERS, HttpTarget, Secrets, StdioTarget, Target
+from callability.gateway.upstream.upstream import Upstream
 from support.checkout import UPSTREAMS
 from support.drawing import drawing
 from support.upstreams.bad_http import BadHttp, refusal

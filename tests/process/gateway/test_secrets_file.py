@@ -11,7 +11,7 @@ import keyring
 import pytest
 from keyring.backends.fail import Keyring as NoKeyring
 
-from callability.gateway.config import ConfigRefused, load_config
+from callability.gateway.config.config import ConfigRefused, load_config
 from support.commands import callability
 from support.edits import edit
 from support.gateway_in_process import client_of

@@ -9,7 +9,10 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from mcp_types import TextContent
 
-from callability.gateway.upstream import StdioTarget, Upstream, UpstreamError, connection
+from callability.gateway.upstream import connection
+from callability.gateway.upstream.failure import UpstreamError
+from callability.gateway.upstream.target import StdioTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.checkout import UPSTREAMS
 from support.connected_upstream import connected
 from support.waiting import SECONDS, becomes

@@ -23,10 +23,14 @@ import keyring.backend
 import keyring.errors
 import pytest
 
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.offline import LoggedIn, LoggedOut, log_in, log_out
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
-from callability.gateway.upstream import LoginStore, Upstream, UpstreamError, logged_in_target, login_store
+from callability.gateway.upstream import login_store
+from callability.gateway.upstream.failure import UpstreamError
+from callability.gateway.upstream.login_store import LoginStore
+from callability.gateway.upstream.target import logged_in_target
+from callability.gateway.upstream.upstream import Upstream
 from support.catalogs import Person, agent, entry, gateway, plain
 from support.checkout import TESTS
 from support.commands import callability

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from callability.gateway.config import HttpConfig
+from callability.gateway.config.model import HttpConfig
 from callability.gateway.serving import http_connections, http_sessions
 from callability.gateway.serving.http_connections import HttpConnection
 from callability.gateway.serving.http_server import HttpRequests

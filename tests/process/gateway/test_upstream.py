@@ -20,9 +20,11 @@ import pytest
 import uvicorn
 from mcp_types import CallToolResult, TextContent
 
-from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, UpstreamRefusal, messages
-from callability.gateway.upstream.failure import MESSAGE_BYTES
+from callability.gateway.upstream import messages
+from callability.gateway.upstream.failure import MESSAGE_BYTES, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.process_group import Lines, LongLine
+from callability.gateway.upstream.target import HttpTarget, StdioTarget
+from callability.gateway.upstream.upstream import Upstream
 from support.checkout import UPSTREAMS
 from support.upstreams import good_stdio
 from support.upstreams.bad_http import BadHttp, reply, result

@@ -19,8 +19,9 @@ from pydantic import BaseModel
 
 from callability.contract.finding import Severity
 from callability.files import document
-from callability.gateway.config import ApprovalRecord, ConfigRefused, ServerConfig, load_approvals, load_config
-from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines, HttpConfig
+from callability.gateway.config.approvals import ApprovalRecord, load_approvals
+from callability.gateway.config.config import ConfigRefused, load_config
+from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines, HttpConfig, ServerConfig
 from callability.gateway.config.schema import config_schema
 from support.checkout import DOCS
 from support.commands import callability

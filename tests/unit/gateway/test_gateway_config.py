@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from callability.contract.finding import Severity
-from callability.gateway.config import Config, ConfigRefused, load_config
+from callability.gateway.config.config import Config, ConfigRefused, load_config
 from support.config_files import AGENTS, DIGEST, FAULTY, FILES, ONE, VALUES, WHOLE
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.gateway.offline import FIRST_START_SECONDS, open_seconds
 
 FOR_ALL, ITS_OWN = {"deadlines": {"open_seconds": 10}}, {"deadlines": {"open_seconds": 2.5}}

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from callability.files import watching
-from callability.gateway.config import Approvals, load_approvals, load_config
+from callability.gateway.config.approvals import Approvals, load_approvals
+from callability.gateway.config.config import load_config
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.runtime import watched_files
 from callability.gateway.runtime.watched_files import Files

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from callability.gateway.config import load_config
+from callability.gateway.config.config import load_config
 from callability.setup.clients import CLIENTS, client_named
 from callability.setup.plan import Plan, plan, source_of_file
 from callability.setup.secret_values import fill_secrets

@@ -14,9 +14,10 @@ from mcp.shared.auth import AuthorizationCodeResult
 
 from callability.contract.enum_words import ENABLE_AUTHORIZATION, ENABLE_CREDENTIALS, ENABLE_END
 from callability.contract.vocabulary import EnableAuthorization, EnableEnd, LoadFailure
-from callability.gateway.config import ServerConfig
-from callability.gateway.upstream import AuthorizationFailed, Failure, Upstream, UpstreamError
-from callability.gateway.upstream.authorization import ProviderRefused, Redirect
+from callability.gateway.config.model import ServerConfig
+from callability.gateway.upstream.authorization import AuthorizationFailed, ProviderRefused, Redirect
+from callability.gateway.upstream.failure import Failure, UpstreamError
+from callability.gateway.upstream.upstream import Upstream
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.v1.outcome_pb2 import EnableFacts
 

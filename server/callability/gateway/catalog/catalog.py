@@ -23,22 +23,17 @@ from callability.gateway.catalog.attempt import (
     Joined,
     Limits,
 )
-from callability.gateway.config import CatalogEntry, Config, Deadlines
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import CatalogEntry, Deadlines
 from callability.gateway.config.variables import Unfillable, fill, unset, with_secrets
 from callability.gateway.loading import signals_of
 from callability.gateway.policy_client import PolicyClient, most_careful
-from callability.gateway.upstream import (
-    Authorization,
-    Failure,
-    LoginStore,
-    StoredLogin,
-    StoreUnavailable,
-    Upstream,
-    Witness,
-    target_of,
-    witness_nothing,
-)
-from callability.gateway.upstream.authorization import Redirect
+from callability.gateway.upstream.authorization import Authorization, Redirect
+from callability.gateway.upstream.failure import Failure
+from callability.gateway.upstream.listing import Witness, witness_nothing
+from callability.gateway.upstream.login_store import LoginStore, StoredLogin, StoreUnavailable
+from callability.gateway.upstream.target import target_of
+from callability.gateway.upstream.upstream import Upstream
 from callability.process.background import begin_task
 from callability.process.logs import fields
 from callability.v1.callability_service_pb2 import (

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from callability.gateway.config.approvals import ApprovalRecord, Approvals
-from callability.gateway.config.config import AgentConfig, Config, ServerConfig
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import AgentConfig, ServerConfig
 from callability.records.format import BY_GATEWAY, Change
 
 Decided = tuple[Change, Mapping[str, Any]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from callability.adapter import DeclaredInputs, InputFault, UnreadInput
 from callability.contract.finding import Finding, Severity, as_code, did_you_mean, in_order
-from callability.gateway.config import Config
+from callability.gateway.config.config import Config
 from callability.gateway.config.findings import server_subject
 from callability.gateway.config.model import CatalogEntry, ServerConfig
 from callability.gateway.config.variables import Unfillable, fill, unset

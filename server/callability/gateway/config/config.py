@@ -12,30 +12,11 @@ from typer import get_app_dir
 
 from callability.contract.finding import Finding, Place, Severity, as_code, did_you_mean, has_errors, in_order
 from callability.files import document
+from callability.gateway.config import model
 from callability.gateway.config.findings import TOOL_LISTS, findings, unfit_variables, unset_variables
-from callability.gateway.config.model import (
-    AgentConfig,
-    CatalogEntry,
-    Deadlines,
-    HttpConfig,
-    RecordsConfig,
-    ServerConfig,
-)
 from callability.gateway.config.variables import digest_of_secrets, key_place, place, read_secrets, with_secrets
 
-__all__ = [
-    "AgentConfig",
-    "CatalogEntry",
-    "Config",
-    "ConfigRefused",
-    "Deadlines",
-    "HttpConfig",
-    "RecordsConfig",
-    "ServerConfig",
-    "load_config",
-]
-
-_Entry = TypeVar("_Entry", ServerConfig, CatalogEntry)
+_Entry = TypeVar("_Entry", model.ServerConfig, model.CatalogEntry)
 
 
 class ConfigRefused(Exception):
@@ -53,21 +34,21 @@ class Config:
     """
 
     path: Path
-    servers: Mapping[str, ServerConfig]
+    servers: Mapping[str, model.ServerConfig]
     approvals: Path | None
-    agents: Mapping[str, AgentConfig]
-    deadlines: Deadlines
+    agents: Mapping[str, model.AgentConfig]
+    deadlines: model.Deadlines
     warnings: tuple[Finding, ...]
     root: document.Node = field(repr=False)
     digest: str = ""
     """The digest of the file that was read, and of its secrets: see `document.digest`."""
-    catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
-    http: HttpConfig = field(default_factory=HttpConfig)
+    catalog: Mapping[str, model.CatalogEntry] = field(default_factory=dict)
+    http: model.HttpConfig = field(default_factory=model.HttpConfig)
     tokens: Literal["file", "keyring"] = "file"
     """Where logins by OAuth are kept."""
     strict_labels: bool = False
     """Whether a label or a fact that the policy does not declare refuses the config."""
-    records: RecordsConfig | None = None
+    records: model.RecordsConfig | None = None
     """Where records go, if they are asked for; a relative directory is one beside the file."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What `${secret:NAME}` stands for, by name."""
@@ -84,7 +65,7 @@ class Config:
         """The names of all servers, those of the catalog last."""
         return (*self.servers, *self.catalog)
 
-    def server(self, name: str) -> ServerConfig:
+    def server(self, name: str) -> model.ServerConfig:
         """Return a server; one of the catalog as it is when it is enabled.
 
         Raises:

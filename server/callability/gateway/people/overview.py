@@ -21,18 +21,19 @@ from callability.files import document
 from callability.files.editing import EditRefused, rewrite
 from callability.files.shipped_policy import shipped_policy
 from callability.files.spelling import Tree, Value
-from callability.gateway.config import Approvals, Config
 from callability.gateway.config.approvals import (
     DEFAULT_APPROVALS,
     ApprovalRecord,
+    Approvals,
     Definitions,
     approved_part,
     sort_sets,
 )
+from callability.gateway.config.config import Config
 from callability.gateway.inventory import KnownServer
 from callability.gateway.runtime.runtime import GatewayRuntime
 from callability.gateway.tools.discovery import server_entry
-from callability.gateway.upstream import UpstreamTool
+from callability.gateway.upstream.listing import UpstreamTool
 from callability.v1.callability_service_pb2 import ExplainToolResponse
 
 MAX_CHANGES = 200

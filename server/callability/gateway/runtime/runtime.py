@@ -17,10 +17,11 @@ from callability.client.judgements import Judgements
 from callability.contract.vocabulary import LoadStatus
 from callability.gateway.agents import AgentRouter, FilesInEffect, Tokens
 from callability.gateway.call_records import ChangeRecords
-from callability.gateway.catalog import Catalog
-from callability.gateway.config import Config, HttpConfig, ServerConfig
+from callability.gateway.catalog.catalog import Catalog
 from callability.gateway.config.approvals import DEFAULT_APPROVALS
 from callability.gateway.config.changes import approval_changes, config_changes
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import HttpConfig, ServerConfig
 from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import LoadPolicy, Loads, Supervisor, in_words, numbers_of
 from callability.gateway.meaning import Indexes
@@ -29,16 +30,10 @@ from callability.gateway.policy_client import PolicyClient
 from callability.gateway.runtime.watched_files import Edit, Files, FirstForms, LabelCheck, NameWarnings
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
-from callability.gateway.upstream import (
-    REST_SECONDS,
-    LoginStore,
-    Target,
-    Upstream,
-    UpstreamTool,
-    Witness,
-    logged_in_target,
-    witness_nothing,
-)
+from callability.gateway.upstream.listing import UpstreamTool, Witness, witness_nothing
+from callability.gateway.upstream.login_store import LoginStore
+from callability.gateway.upstream.target import Target, logged_in_target
+from callability.gateway.upstream.upstream import REST_SECONDS, Upstream
 from callability.process.background import begin_task, end_tasks, in_background
 from callability.records.recorder import Recorder
 

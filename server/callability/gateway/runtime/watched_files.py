@@ -22,13 +22,15 @@ from callability.files import document
 from callability.files.editing import EditRefused, rewrite
 from callability.files.spelling import Tree
 from callability.files.watching import LOOK_SECONDS, looks
-from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
-from callability.gateway.config.approvals import Definitions, approved_part
+from callability.gateway.config.approvals import NO_APPROVALS, Approvals, Definitions, approved_part, load_approvals
 from callability.gateway.config.checks import has_labels, label_findings
+from callability.gateway.config.config import Config, ConfigRefused, load_config
 from callability.gateway.config.variables import digest_of_secrets, secrets_beside
 from callability.gateway.observability import FileStatus, Metrics
 from callability.gateway.policy_client import GET_SECONDS, PolicyClient
-from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool
+from callability.gateway.upstream.failure import UpstreamError
+from callability.gateway.upstream.listing import UpstreamTool
+from callability.gateway.upstream.upstream import Upstream
 from callability.process.background import end_tasks
 from callability.process.logs import fields
 

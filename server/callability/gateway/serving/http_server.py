@@ -32,8 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callability.files.certificates import CurrentContext
 from callability.gateway.agents import AgentRouter
-from callability.gateway.config import HttpConfig
-from callability.gateway.config.model import MAX_REQUEST_BYTES
+from callability.gateway.config.model import MAX_REQUEST_BYTES, HttpConfig
 from callability.gateway.observability import Metrics
 from callability.gateway.serving import http_connections
 from callability.gateway.serving.http_sessions import HttpAgents, HttpSessions, TooManyRequests, TooManySessions

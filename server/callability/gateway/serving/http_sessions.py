@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Scope
 
-from callability.gateway.config import HttpConfig
+from callability.gateway.config.model import HttpConfig
 from callability.gateway.serving.http_connections import most_connections
 from callability.gateway.serving.mcp_server import SESSION
 from callability.gateway.serving.streams import UNREAD_BYTES

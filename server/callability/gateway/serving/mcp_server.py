@@ -44,10 +44,10 @@ from starlette.requests import HTTPConnection
 from callability import __version__
 from callability.client import PolicyUnavailable
 from callability.gateway.agents import AgentRouter
-from callability.gateway.catalog import ConsentAnswer, ConsentRequest
+from callability.gateway.catalog.attempt import ConsentAnswer, ConsentRequest
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.tools.preflight import EXTENSION, SETTINGS, MalformedRider, RequiredTools
-from callability.gateway.upstream import PassedOn
+from callability.gateway.upstream.tool_call import PassedOn
 from callability.process import logs
 
 KEY = "authorization"

@@ -16,7 +16,9 @@ from callability.gateway.call_records import note_unknown, record_call
 from callability.gateway.inventory import KnownServer
 from callability.gateway.observability import Metrics, log_call
 from callability.gateway.tools.decisions import AgentView, Result, refuse_undeclared, text_of
-from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.connection import Connection
+from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.upstream import Upstream
 from callability.records.recorder import Recorder
 from callability.v1.callability_service_pb2 import CheckToolResponse
 

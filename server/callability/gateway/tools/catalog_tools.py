@@ -14,19 +14,12 @@ from mcp_types import InputRequiredResult
 from callability.adapter import InvalidArgument, checked_limit, enable_result, error_result, tool_result
 from callability.contract.finding import as_code
 from callability.contract.vocabulary import EnableEnd
-from callability.gateway.catalog import (
-    Asker,
-    Catalog,
-    ConsentAnswer,
-    ConsentRequest,
-    EnableOutcome,
-    Switch,
-    SwitchState,
-)
+from callability.gateway.catalog.attempt import Asker, ConsentAnswer, ConsentRequest, EnableOutcome
+from callability.gateway.catalog.catalog import Catalog, Switch, SwitchState
 from callability.gateway.meaning import Indexes
 from callability.gateway.tool_index import SearchDocument
 from callability.gateway.tools.decisions import AgentView, Result, refuse_undeclared, text_of
-from callability.gateway.upstream import UpstreamError
+from callability.gateway.upstream.failure import UpstreamError
 
 
 class Dialogs(Asker, Protocol):

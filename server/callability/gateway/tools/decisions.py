@@ -15,7 +15,8 @@ from callability.client.judgements import Judgements
 from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, NO_LABEL, byte_length, is_plain, unrecordable
 from callability.gateway.call_records import note_decision
-from callability.gateway.config import AgentConfig, is_found_without_option
+from callability.gateway.config.config import is_found_without_option
+from callability.gateway.config.model import AgentConfig
 from callability.gateway.inventory import GatewayInventory, KnownServer, agent_message
 from callability.gateway.observability import UnreadFacts
 from callability.gateway.policy_client import PolicyClient

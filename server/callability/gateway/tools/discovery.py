@@ -11,15 +11,15 @@ from typing import Any, Literal
 from callability.adapter import InvalidArgument, Judgement, checked_arguments, discovery, error_result, tool_result
 from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
-from callability.gateway.config import ServerConfig
+from callability.gateway.config.model import ServerConfig
 from callability.gateway.inventory import GatewayInventory, KnownServer, Texts
 from callability.gateway.loading import LOADING, LoadOutcome, Loads
 from callability.gateway.meaning import FIRST_BY_WORDS, Indexes, in_turn
 from callability.gateway.observability import FileStatus
 from callability.gateway.tool_index import Hit, SearchDocument, ToolIndex
 from callability.gateway.tools.decisions import AgentView, Result, refuse_undeclared, text_of
-from callability.gateway.upstream import Upstream
 from callability.gateway.upstream.failure import few_of
+from callability.gateway.upstream.upstream import Upstream
 
 _RESTLESS = (
     "keeps announcing changes of its tools; they are read after pauses, so `retrieve_tools` may show an earlier list"

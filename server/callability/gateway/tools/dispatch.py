@@ -21,7 +21,7 @@ from callability.adapter import (
 )
 from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
-from callability.gateway.catalog import Catalog
+from callability.gateway.catalog.catalog import Catalog
 from callability.gateway.inventory import GatewayInventory
 from callability.gateway.loading import Loads
 from callability.gateway.meaning import Indexes

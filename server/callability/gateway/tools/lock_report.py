@@ -12,12 +12,13 @@ from callability.client import PolicyUnavailable
 from callability.contract.enum_words import LIFTED_BY, PATH_END, RETRY
 from callability.contract.finding import as_code, nearest
 from callability.contract.vocabulary import EDIT_LABELS, NO_LABEL
-from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord
+from callability.gateway.config.config import Config
+from callability.gateway.config.model import ServerConfig
 from callability.gateway.inventory import KnownServer
 from callability.gateway.tools.call import ToolCalls
 from callability.gateway.tools.decisions import AgentView
-from callability.gateway.upstream import Upstream
+from callability.gateway.upstream.upstream import Upstream
 from callability.process import logs
 from callability.v1 import callability_service_pb2 as pb
 

@@ -23,7 +23,7 @@ from callability.v1.callability_service_pb2 import CheckToolResponse
 if TYPE_CHECKING:
     from callability.gateway.inventory import KnownServer
     from callability.gateway.tools.decisions import AgentView
-    from callability.gateway.upstream import Upstream
+    from callability.gateway.upstream.upstream import Upstream
 
 EXTENSION = "app.mcpproxy/required-tools"
 MOST_TOOLS = 50

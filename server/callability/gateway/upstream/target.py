@@ -22,7 +22,7 @@ import httpx2
 from callability.contract.finding import list_names
 from callability.contract.vocabulary import LoadFailure, LoadPhase
 from callability.files import document
-from callability.gateway.config import CatalogEntry, ServerConfig
+from callability.gateway.config.model import CatalogEntry, ServerConfig
 from callability.gateway.config.variables import Unfillable, fill, read_variables, unset, values
 from callability.gateway.upstream.authorization import NOWHERE, Authorization
 from callability.gateway.upstream.failure import Failure

@@ -9,7 +9,7 @@ from typing import Any
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult
 
-from callability.gateway.config import Deadlines
+from callability.gateway.config.model import Deadlines
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError
 from callability.gateway.upstream.listing import UpstreamTool, Witness, witness_nothing
