@@ -13,27 +13,9 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from callability.cli import gateway_files, policy_service
+from callability.cli import gateway_files, options, policy_service
 from callability.cli.application import check_extra, importing
 from callability.cli.config import FormOption, ReportFormat, StartReport, StrictOption, checked_files, start_report
-from callability.cli.options import (
-    LOG_CALLS,
-    RECORD_LEVEL,
-    RECORDS,
-    SHADOW,
-    TRACES,
-    LogFormatOption,
-    LogLevel,
-    LogLevelOption,
-    MetricsOption,
-    PolicyAddressOption,
-    PolicyOption,
-    check_metrics_address,
-    check_policy_choice,
-    leave,
-    refuse,
-    traces_or_exit,
-)
 from callability.files.shipped_policy import shipped_policy
 from callability.gateway.config.config import VARIABLE, Config, ConfigRefused, awaited_config, load_config
 from callability.gateway.config.findings import content
@@ -53,7 +35,7 @@ def gateway_rows(given: Path | None) -> Sequence[tuple[str, str, str]]:
         path = gateway_files.config_or_default(given)
         config = load_config(path, os.environ)
     except ConfigRefused as refused:
-        refuse(refused.findings, "the config is refused")
+        options.refuse(refused.findings, "the config is refused")
     source = "--config" if given else f"${VARIABLE}" if os.environ.get(VARIABLE) else "default"
     file = ConfigFile.model_validate(content(config.root))
     return [("config", str(path), source), *_rows(file, (), config)]
@@ -158,8 +140,8 @@ CheckOption = Annotated[
 def gateway(
     config: gateway_files.GivenConfigOption = None,
     approvals: gateway_files.GivenApprovalsOption = None,
-    policy: PolicyOption = None,
-    policy_address: PolicyAddressOption = None,
+    policy: options.PolicyOption = None,
+    policy_address: options.PolicyAddressOption = None,
     policy_ca: policy_service.PolicyCaOption = None,
     policy_certificate: policy_service.PolicyCertificateOption = None,
     policy_key: policy_service.PolicyKeyOption = None,
@@ -177,23 +159,25 @@ def gateway(
     idle_seconds: IdleOption = 0,
     wait_for_config: WaitForConfigOption = False,
     agent: AgentOption = "",
-    metrics_address: MetricsOption = None,
+    metrics_address: options.MetricsOption = None,
     insecure_metrics: policy_service.InsecureMetricsOption = False,
-    log_level: LogLevelOption = LogLevel.INFO,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_calls: Annotated[bool, typer.Option("--log-calls", help=f"{LOG_CALLS} Its level is debug.")] = False,
-    traces: Annotated[bool, typer.Option("--traces", help=TRACES)] = False,
+    log_level: options.LogLevelOption = options.LogLevel.INFO,
+    log_format: options.LogFormatOption = LogFormat.TEXT,
+    log_calls: Annotated[bool, typer.Option("--log-calls", help=f"{options.LOG_CALLS} Its level is debug.")] = False,
+    traces: Annotated[bool, typer.Option("--traces", help=options.TRACES)] = False,
     by_meaning: ByMeaningOption = False,
     shadow: Annotated[
-        Path | None, typer.Option("--shadow", metavar="DIR|BUNDLE", help=f"{SHADOW} Default: none.")
+        Path | None, typer.Option("--shadow", metavar="DIR|BUNDLE", help=f"{options.SHADOW} Default: none.")
     ] = None,
     records: Annotated[
         str | None,
-        typer.Option("--records", metavar="DIR|-", help=f"{RECORDS} Default: as the config says, or else none."),
+        typer.Option(
+            "--records", metavar="DIR|-", help=f"{options.RECORDS} Default: as the config says, or else none."
+        ),
     ] = None,
     record_level: Annotated[
         RecordLevel | None,
-        typer.Option("--record-level", help=f"{RECORD_LEVEL} Default: as the config says, or else refused."),
+        typer.Option("--record-level", help=f"{options.RECORD_LEVEL} Default: as the config says, or else refused."),
     ] = None,
     check: CheckOption = False,
     strict: StrictOption = False,
@@ -210,9 +194,9 @@ def gateway(
     """
     log_to_standard_error(log_level, log_format)
     if not check and (strict or form is not ReportFormat.TEXT):
-        leave("`--strict` and `--format` go with `--check`", 2)
-    check_policy_choice(policy, policy_address)
-    check_metrics_address(metrics_address, insecure=insecure_metrics)
+        options.leave("`--strict` and `--format` go with `--check`", 2)
+    options.check_policy_choice(policy, policy_address)
+    options.check_metrics_address(metrics_address, insecure=insecure_metrics)
     service = policy_service.PolicyService.of(
         policy_address, policy_ca, policy_certificate, policy_key, policy_token_file
     )
@@ -240,7 +224,7 @@ def gateway(
 
     if log_calls:
         gateway_process.log_calls()
-    end = traces_or_exit("callability-gateway") if traces else lambda: None
+    end = options.traces_or_exit("callability-gateway") if traces else lambda: None
     if by_meaning:
         _check_table()
     opened = gateway_process.connected_options(
@@ -257,19 +241,19 @@ def _records(
     of_config = gateway_files.records_of(config)
     if given is None and of_config is None:
         if level is not None:
-            leave("`--record-level` goes with `--records`", 2)
+            options.leave("`--record-level` goes with `--records`", 2)
         return None
-    options = of_config or RecordOptions(Destination(""))
+    wanted = of_config or RecordOptions(Destination(""))
     if given is not None:
-        options = replace(options, destination=replace(options.destination, place=given))
-    options = replace(options, level=level or options.level)
-    if options.destination.is_standard_output and transport is Transport.STDIO:
-        leave("records cannot go to standard output over stdio: it is the channel of MCP; name a directory", 2)
+        wanted = replace(wanted, destination=replace(wanted.destination, place=given))
+    wanted = replace(wanted, level=level or wanted.level)
+    if wanted.destination.is_standard_output and transport is Transport.STDIO:
+        options.leave("records cannot go to standard output over stdio: it is the channel of MCP; name a directory", 2)
     try:
-        options.destination.check()
+        wanted.destination.check()
     except DestinationRefused as error:
-        leave(str(error), 2)
-    return options
+        options.leave(str(error), 2)
+    return wanted
 
 
 def _check_transport(
@@ -277,13 +261,15 @@ def _check_transport(
 ) -> None:
     """Exit with code 2 if options are given that go with another transport."""
     if (idle_seconds or waits) and transport is not Transport.UNIX:
-        leave(f"`{'--idle-seconds' if idle_seconds else '--wait-for-config'}` goes with `--transport unix`", 2)
+        options.leave(f"`{'--idle-seconds' if idle_seconds else '--wait-for-config'}` goes with `--transport unix`", 2)
     if transport is Transport.HTTP:
         return
     if address is not None:
-        leave(f"`--address` goes with `--transport http`: over {transport}, the gateway listens on no address", 2)
+        options.leave(
+            f"`--address` goes with `--transport http`: over {transport}, the gateway listens on no address", 2
+        )
     if port.certificates or port.insecure or port.hosts:
-        leave("TLS, `--allowed-host` and `--insecure-listen` go with `--transport http`", 2)
+        options.leave("TLS, `--allowed-host` and `--insecure-listen` go with `--transport http`", 2)
 
 
 def _check_table() -> None:
@@ -293,21 +279,23 @@ def _check_table() -> None:
     try:
         word_vectors()
     except TableUnreadable as error:
-        leave(f"`--by-meaning` needs the extra `semantic`: {error}; run pip install 'callability[semantic]'", 2)
+        options.leave(f"`--by-meaning` needs the extra `semantic`: {error}; run pip install 'callability[semantic]'", 2)
 
 
 def _check_port(port: HttpPort, config: Config) -> None:
     try:
         port.check(agents_have_tokens=any(agent.token_sha256 for agent in config.agents.values()))
     except AddressRefused as error:
-        leave(str(error), 2)
+        options.leave(str(error), 2)
 
 
 def _check_agent(config: Config, agent: str, transport: Transport) -> None:
     if transport is Transport.HTTP:
-        leave("`--agent` goes with `--transport stdio`: over HTTP, the token identifies the agent", 2)
+        options.leave("`--agent` goes with `--transport stdio`: over HTTP, the token identifies the agent", 2)
     if transport is Transport.UNIX:
-        leave("`--agent` goes with `--transport stdio`: on a Unix socket, `callability connect` names the agent", 2)
+        options.leave(
+            "`--agent` goes with `--transport stdio`: on a Unix socket, `callability connect` names the agent", 2
+        )
     gateway_files.known_agent(config, agent)
 
 

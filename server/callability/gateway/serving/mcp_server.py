@@ -15,28 +15,13 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
+import mcp_types
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import NoBackChannelError
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ElicitationCapability,
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitRequestURLParams,
-    ElicitResult,
-    InputRequiredResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    SubscriptionsListenRequestParams,
-    SubscriptionsListenResult,
-)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.requests import HTTPConnection
@@ -61,7 +46,7 @@ _logger = logging.getLogger(__name__)
 class SessionDialogs:
     """Asks the user of the agent that made the current call."""
 
-    def __init__(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> None:
+    def __init__(self, context: ServerRequestContext[Any], params: mcp_types.CallToolRequestParams) -> None:
         self._context = context
         self._params = params
         capabilities = context.session.client_capabilities
@@ -86,12 +71,13 @@ class SessionDialogs:
     def answer(self) -> ConsentAnswer | None:
         """What the user did with that request; None if the call answers none."""
         given = (self._params.input_responses or {}).get(KEY)
-        return _consent_of(given) if isinstance(given, ElicitResult) else None
+        return _consent_of(given) if isinstance(given, mcp_types.ElicitResult) else None
 
-    def request_of(self, question: ConsentRequest) -> InputRequiredResult:
+    def request_of(self, question: ConsentRequest) -> mcp_types.InputRequiredResult:
         """Return the result that requests consent."""
-        return InputRequiredResult(
-            input_requests={KEY: ElicitRequest(params=_params(self._elicitation, question))}, request_state=question.id
+        return mcp_types.InputRequiredResult(
+            input_requests={KEY: mcp_types.ElicitRequest(params=_params(self._elicitation, question))},
+            request_state=question.id,
         )
 
     async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
@@ -99,7 +85,7 @@ class SessionDialogs:
         session, call = self._context.session, self._context.request_id
         params = _params(self._elicitation, question)
         try:
-            if isinstance(params, ElicitRequestURLParams):
+            if isinstance(params, mcp_types.ElicitRequestURLParams):
                 result = await session.elicit_url(params.message, params.url, question.id, related_request_id=call)
             else:
                 result = await session.elicit_form(params.message, params.requested_schema, related_request_id=call)
@@ -110,17 +96,17 @@ class SessionDialogs:
 
 
 def _params(
-    capability: ElicitationCapability | None, question: ConsentRequest
-) -> ElicitRequestURLParams | ElicitRequestFormParams:
+    capability: mcp_types.ElicitationCapability | None, question: ConsentRequest
+) -> mcp_types.ElicitRequestURLParams | mcp_types.ElicitRequestFormParams:
     """Return the dialog: one that opens the page by itself, if the client supports that."""
     message = f"The MCP server `{question.server}` needs your authorization, on a page of its provider."
     if capability is not None and capability.url is not None:
-        return ElicitRequestURLParams(message=message, url=question.url, elicitation_id=question.id)
+        return mcp_types.ElicitRequestURLParams(message=message, url=question.url, elicitation_id=question.id)
     message = f"{message} Open it in a browser on the machine of the gateway, and accept here: {question.url}"
-    return ElicitRequestFormParams(message=message, requested_schema=_NOTHING)
+    return mcp_types.ElicitRequestFormParams(message=message, requested_schema=_NOTHING)
 
 
-def _consent_of(result: ElicitResult) -> ConsentAnswer:
+def _consent_of(result: mcp_types.ElicitResult) -> ConsentAnswer:
     """Return the answer; a dialog that was closed without one is a decline, so that nobody is asked twice (E-2)."""
     return ConsentAnswer.ACCEPTED if result.action == "accept" else ConsentAnswer.DECLINED
 
@@ -176,12 +162,12 @@ def _drop_oldest(waiting: deque[_Report]) -> None:
 _ANSWER: ContextVar[PassedOn | None] = ContextVar("answer", default=None)
 
 
-def note_answer(answer: CallToolResult) -> CallToolResult:
+def note_answer(answer: mcp_types.CallToolResult) -> mcp_types.CallToolResult:
     """Note the answer to the current request if it is an upstream's, and return what the library writes around it."""
     if not isinstance(answer, PassedOn):
         return answer
     _ANSWER.set(answer)
-    return CallToolResult(content=[], is_error=answer.is_error)
+    return mcp_types.CallToolResult(content=[], is_error=answer.is_error)
 
 
 async def as_it_came(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
@@ -238,20 +224,20 @@ def mcp_server(router: AgentRouter, agent: str = "", session: str = "") -> Serve
     list_changed = router.list_changed
 
     async def on_list_tools(
-        context: ServerRequestContext[Any], params: PaginatedRequestParams | None
-    ) -> ListToolsResult:
+        context: ServerRequestContext[Any], params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListToolsResult:
         gateway = router.gateway_for_request(agent)
         facet = await _required_tools(gateway, context, dict((params and params.meta) or {}))
-        return ListToolsResult(tools=list(gateway.tools), _meta=facet)
+        return mcp_types.ListToolsResult(tools=list(gateway.tools), _meta=facet)
 
     async def on_call_tool(
-        context: ServerRequestContext[Any], params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
+        context: ServerRequestContext[Any], params: mcp_types.CallToolRequestParams
+    ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
         return await _answer_call(router.gateway_for_request(agent), context, params)
 
     async def on_subscriptions_listen(
-        context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
-    ) -> SubscriptionsListenResult:
+        context: ServerRequestContext[Any], params: mcp_types.SubscriptionsListenRequestParams
+    ) -> mcp_types.SubscriptionsListenResult:
         return await list_changed.listen(router.agent_of_request(agent), context, params)
 
     async def remember_capabilities(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
@@ -305,14 +291,14 @@ async def _required_tools(
     except MalformedRider as error:
         if not negotiated:
             return None
-        raise MCPError(INVALID_PARAMS, f"`{EXTENSION}` is malformed: {error}") from error
+        raise MCPError(mcp_types.INVALID_PARAMS, f"`{EXTENSION}` is malformed: {error}") from error
     except PolicyUnavailable as error:
-        raise MCPError(INTERNAL_ERROR, f"no verdict was computed: {error}") from error
+        raise MCPError(mcp_types.INTERNAL_ERROR, f"no verdict was computed: {error}") from error
 
 
 async def _answer_call(
-    gateway: Gateway, context: ServerRequestContext[Any], params: CallToolRequestParams
-) -> CallToolResult | InputRequiredResult:
+    gateway: Gateway, context: ServerRequestContext[Any], params: mcp_types.CallToolRequestParams
+) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
     meta = dict(params.meta or {})
     async with progress_of(context, wanted=meta.pop("progress_token", None) is not None) as progress:
         passed_on = {key: value for key, value in meta.items() if not key.startswith(_OWN_META) and key != _BAGGAGE}
@@ -323,4 +309,4 @@ async def _answer_call(
             progress=progress,
             dialogs=SessionDialogs(context, params),
         )
-    return note_answer(answer) if isinstance(answer, CallToolResult) else answer
+    return note_answer(answer) if isinstance(answer, mcp_types.CallToolResult) else answer

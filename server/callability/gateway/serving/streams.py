@@ -10,19 +10,9 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import anyio
+import mcp_types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCResponse,
-    RequestId,
-)
 from pydantic import ValidationError
 
 MAX_LINE_BYTES = 10 * 1024 * 1024 - 64 * 1024
@@ -105,18 +95,20 @@ async def limit_unread(write: Written, end: Callable[[str], None]) -> AsyncItera
         group.cancel_scope.cancel()
 
 
-def fitting(message: JSONRPCMessage) -> tuple[JSONRPCMessage | None, int]:
+def fitting(message: mcp_types.JSONRPCMessage) -> tuple[mcp_types.JSONRPCMessage | None, int]:
     """Return a message, or what replaces it if its line would be too long, with its bytes; None if nothing does."""
     # As the library writes it, with the end of the line.
     size = len(message.model_dump_json(by_alias=True, exclude_unset=True).encode()) + 1
     if size <= MAX_LINE_BYTES:
         return message, size
     _logger.warning("a message of %s bytes is not sent: over stdio, a line has at most %s", f"{size:,}", _limit())
-    if isinstance(message, JSONRPCResponse):
-        return JSONRPCResponse(jsonrpc="2.0", id=message.id, result=_refusal(message.result, size)), 0
-    if isinstance(message, JSONRPCError):
-        error = ErrorData(code=message.error.code if message.error else INTERNAL_ERROR, message=_words(size))
-        return JSONRPCError(jsonrpc="2.0", id=message.id, error=error), 0
+    if isinstance(message, mcp_types.JSONRPCResponse):
+        return mcp_types.JSONRPCResponse(jsonrpc="2.0", id=message.id, result=_refusal(message.result, size)), 0
+    if isinstance(message, mcp_types.JSONRPCError):
+        error = mcp_types.ErrorData(
+            code=message.error.code if message.error else mcp_types.INTERNAL_ERROR, message=_words(size)
+        )
+        return mcp_types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error), 0
     return None, 0
 
 
@@ -184,7 +176,7 @@ async def _hand_on(
             if isinstance(item, ValidationError):
                 answer = _answer_to(item)
             elif isinstance(item, SessionMessage) and _is_request_without_id(item):
-                answer = _error(None, INVALID_REQUEST, "`id`: Input should be a string or an integer")
+                answer = _error(None, mcp_types.INVALID_REQUEST, "`id`: Input should be a string or an integer")
             else:
                 await passing.send(item)
                 continue
@@ -195,10 +187,10 @@ async def _hand_on(
 def _is_request_without_id(item: SessionMessage) -> bool:
     """Say whether a message is a request whose id cannot be read; the library takes it for a notification."""
     message = item.message
-    return isinstance(message, JSONRPCNotification) and not message.method.startswith("notifications/")
+    return isinstance(message, mcp_types.JSONRPCNotification) and not message.method.startswith("notifications/")
 
 
-def _answer_to(error: ValidationError) -> JSONRPCError | None:
+def _answer_to(error: ValidationError) -> mcp_types.JSONRPCError | None:
     """Return the answer to a line that is not a message; None if it needs none, as an empty line.
 
     A response that cannot be read gets none either: its id is one of ours, and the client may have the same in use.
@@ -206,7 +198,7 @@ def _answer_to(error: ValidationError) -> JSONRPCError | None:
     faults = error.errors(include_url=False, include_context=False)
     if faults[0]["type"] == "json_invalid":
         line = faults[0]["input"]
-        return _error(_id_in(line), PARSE_ERROR, faults[0]["msg"]) if line.strip() else None
+        return _error(_id_in(line), mcp_types.PARSE_ERROR, faults[0]["msg"]) if line.strip() else None
     message: dict[str, Any] = next((each["input"] for each in faults if isinstance(each["input"], dict)), {})
     if "method" not in message and ("result" in message or "error" in message):
         _logger.warning("a response of the client cannot be read")
@@ -214,15 +206,17 @@ def _answer_to(error: ValidationError) -> JSONRPCError | None:
     # Each form that a message may have was tried; the first is a request.
     *_, place = faults[0]["loc"]
     where = f"`{place}`: " if len(faults[0]["loc"]) > 1 else ""
-    return _error(_id_of(message), INVALID_REQUEST, f"{where}{faults[0]['msg']}")
+    return _error(_id_of(message), mcp_types.INVALID_REQUEST, f"{where}{faults[0]['msg']}")
 
 
-def _error(request: RequestId | None, code: int, why: str) -> JSONRPCError:
+def _error(request: mcp_types.RequestId | None, code: int, why: str) -> mcp_types.JSONRPCError:
     _logger.warning("a message of the client cannot be read: %s", why)
-    return JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(code=code, message=f"{_MESSAGE}. {why}"))
+    return mcp_types.JSONRPCError(
+        jsonrpc="2.0", id=request, error=mcp_types.ErrorData(code=code, message=f"{_MESSAGE}. {why}")
+    )
 
 
-def _id_in(line: str) -> RequestId | None:
+def _id_in(line: str) -> mcp_types.RequestId | None:
     """Return the id of a request that only a more tolerant reader can read: with half a surrogate pair, or deep."""
     with suppress(ValueError, RecursionError):
         message = json.loads(line)
@@ -233,6 +227,6 @@ def _id_in(line: str) -> RequestId | None:
     return None
 
 
-def _id_of(message: dict[str, Any]) -> RequestId | None:
+def _id_of(message: dict[str, Any]) -> mcp_types.RequestId | None:
     found = message.get("id")
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None

@@ -10,17 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import anyio
+import mcp_types
 from mcp import Client, ClientSession, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError
-from mcp_types import (
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    ListToolsResult,
-    PaginatedRequestParams,
-    Tool,
-    ToolListChangedNotification,
-)
 from pydantic import ValidationError
 
 from callability.gateway.config.approvals import Fingerprint, canonical_form, fingerprint
@@ -50,7 +43,7 @@ class UpstreamTool:
 
     name: str
     fingerprint: Fingerprint
-    definition: Tool | None = field(repr=False)
+    definition: mcp_types.Tool | None = field(repr=False)
 
     def without_text(self) -> UpstreamTool:
         """Return what may be kept of the tool while its server is in quarantine."""
@@ -65,7 +58,7 @@ async def witness_nothing(server: str, tools: tuple[UpstreamTool, ...]) -> None:
     """Witness nothing."""
 
 
-def upstream_tool(tool: Tool) -> UpstreamTool:
+def upstream_tool(tool: mcp_types.Tool) -> UpstreamTool:
     """Return a tool with its fingerprint."""
     return UpstreamTool(tool.name, fingerprint(tool), tool)
 
@@ -170,7 +163,7 @@ class Listing:
 
     async def take_message(self, message: IncomingMessage) -> None:
         """Take a message of the upstream that answers no request."""
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, mcp_types.ToolListChangedNotification):
             self._announce()
 
     @property
@@ -334,7 +327,7 @@ class Listing:
             except ListenNotSupportedError:
                 return
             except (MCPError, RuntimeError, TimeoutError) as error:
-                if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
+                if isinstance(error, MCPError) and error.code == mcp_types.METHOD_NOT_FOUND:
                     return
                 words, about = "`%s` ended the stream of its changes (%s)", fields(server=self._name)
                 _logger.info(words, self._name, type(error).__name__, extra=about)
@@ -348,7 +341,7 @@ class EndlessListError(Exception):
 def _unread(error: MCPError, exchange: Exchange) -> bytes:
     """Return the answer that the SDK could not read as a message; empty if that is not what is wrong."""
     text = error.data.text if isinstance(error.data, UnreadAnswer) else bytes(exchange.text)
-    return text if exchange.failure is None and error.code == PARSE_ERROR else b""
+    return text if exchange.failure is None and error.code == mcp_types.PARSE_ERROR else b""
 
 
 def _is_busy(error: Exception, failure: Failure) -> bool:
@@ -366,17 +359,17 @@ async def _tools(
     cursors: list[str] = []
     size = listed = 0
     for _ in range(MAX_PAGES):
-        params = PaginatedRequestParams(cursor=cursors[-1]) if cursors else None
+        params = mcp_types.PaginatedRequestParams(cursor=cursors[-1]) if cursors else None
         try:
             page = await session.list_tools(params=params)
         except MCPError as error:
-            if error.code == METHOD_NOT_FOUND and exchange.failure is None:
+            if error.code == mcp_types.METHOD_NOT_FOUND and exchange.failure is None:
                 return tuple(tools), tuple(left_out)
             unread = _unread(error, exchange)
             as_it_came = without_deep_tools(unread) if unread else None
             if as_it_came is None:
                 raise
-            page = ListToolsResult.model_validate(list_stand_in(as_it_came))
+            page = mcp_types.ListToolsResult.model_validate(list_stand_in(as_it_came))
         as_it_came = (page.meta or {})[AS_IT_CAME]
         size += len(canonical_form(as_it_came))
         if size > MAX_BYTES:

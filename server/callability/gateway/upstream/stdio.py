@@ -19,19 +19,10 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 
 import anyio
+import mcp_types
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INTERNAL_ERROR,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCResponse,
-    RequestId,
-    jsonrpc_message_adapter,
-)
 from pydantic_core import from_json
 
 from callability.contract.vocabulary import LoadFailure, LoadPhase
@@ -155,7 +146,7 @@ class StdioTransport:
         self._on_end = on_end
         self._held: deque[str] | None = deque(maxlen=MOST_LINES) if is_held else None
         self._standard_error: StandardError | None = None
-        self._probe: RequestId | None = None
+        self._probe: mcp_types.RequestId | None = None
         """The `server/discover` that awaits its answer."""
 
     @property
@@ -238,9 +229,9 @@ class StdioTransport:
         await anyio.sleep(exchange.probe_seconds)
         if self._probe is not None:
             exchange.unanswered = True
-            error = ErrorData(code=INTERNAL_ERROR, message=f"no answer to {PROBE}")
+            error = mcp_types.ErrorData(code=mcp_types.INTERNAL_ERROR, message=f"no answer to {PROBE}")
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await arrived.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._probe, error=error)))
+                await arrived.send(SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=self._probe, error=error)))
 
     async def _receive(
         self,
@@ -274,12 +265,12 @@ class StdioTransport:
         """Whether the child has written, and nothing of it was a message."""
         return self._garbled and not self.heard
 
-    def _message(self, line: bytes) -> JSONRPCMessage | None:
+    def _message(self, line: bytes) -> mcp_types.JSONRPCMessage | None:
         """Return the message of a line; an answer that is no message becomes the error of its request."""
         try:
             # In two steps: validating a large text takes many times as long as reading it, and blocks the event loop.
             read = from_json(without_halves(line))
-            message = jsonrpc_message_adapter.validate_python(read, by_name=False)
+            message = mcp_types.jsonrpc_message_adapter.validate_python(read, by_name=False)
         except ValueError:
             if not self._garbled and self._held is None:
                 words = "`%s` wrote a line that is not MCP; further ones are not reported"
@@ -287,11 +278,11 @@ class StdioTransport:
             self._garbled = True
             return _unread(line)
         self.heard += 1
-        if isinstance(message, (JSONRPCResponse, JSONRPCError)) and message.id == self._probe:
+        if isinstance(message, (mcp_types.JSONRPCResponse, mcp_types.JSONRPCError)) and message.id == self._probe:
             self._probe = None
         return message
 
-    def _stand_in(self, line: process_group.LongLine) -> JSONRPCError | None:
+    def _stand_in(self, line: process_group.LongLine) -> mcp_types.JSONRPCError | None:
         """Return an error in place of an answer that is too long, so that only its call fails, and at once.
 
         The failure in its `data` is an object that no upstream can send.
@@ -301,8 +292,8 @@ class StdioTransport:
         request = line.answered_id()
         if request is None:
             return None
-        error = ErrorData(code=INTERNAL_ERROR, message=TOO_LONG.words, data=TOO_LONG)
-        return JSONRPCError(jsonrpc="2.0", id=request, error=error)
+        error = mcp_types.ErrorData(code=mcp_types.INTERNAL_ERROR, message=TOO_LONG.words, data=TOO_LONG)
+        return mcp_types.JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
     async def _send(
         self,
@@ -328,13 +319,13 @@ class StdioTransport:
         arrived.close()
 
 
-def _unread(line: bytes) -> JSONRPCError | None:
+def _unread(line: bytes) -> mcp_types.JSONRPCError | None:
     """Return an error in place of an answer that is no message, such as one that is nested too deeply."""
     request = process_group.LongLine(line[: process_group.END_BYTES], line[-process_group.END_BYTES :]).answered_id()
     if request is None:
         return None
-    error = ErrorData(code=PARSE_ERROR, message=NOT_MCP, data=UnreadAnswer(line))
-    return JSONRPCError(jsonrpc="2.0", id=request, error=error)
+    error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=NOT_MCP, data=UnreadAnswer(line))
+    return mcp_types.JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
 async def _cancel_after_exit(child: process_group.GroupLeader, scope: anyio.CancelScope) -> None:

@@ -7,23 +7,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import mcp_types
 from mcp import MCPError
-from mcp_types import (
-    CONNECTION_CLOSED,
-    PARSE_ERROR,
-    Annotations,
-    AudioContent,
-    BlobResourceContents,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
 from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
@@ -39,17 +24,17 @@ MOST_SHOWN = 4096
 """Characters that are passed on of a block that cannot be read."""
 _RESERVED = "io.modelcontextprotocol/"
 _READ_HERE = frozenset({"resultType", "_meta", "content", "isError", "structuredContent"})
-_BLOCKS: Mapping[str, type[ContentBlock]] = {
-    "text": TextContent,
-    "image": ImageContent,
-    "audio": AudioContent,
-    "resource_link": ResourceLink,
-    "resource": EmbeddedResource,
+_BLOCKS: Mapping[str, type[mcp_types.ContentBlock]] = {
+    "text": mcp_types.TextContent,
+    "image": mcp_types.ImageContent,
+    "audio": mcp_types.AudioContent,
+    "resource_link": mcp_types.ResourceLink,
+    "resource": mcp_types.EmbeddedResource,
 }
 _TRUTH: TypeAdapter[bool] = TypeAdapter(bool)
 
 
-class PassedOn(CallToolResult):
+class PassedOn(mcp_types.CallToolResult):
     """An answer that was read.
 
     A client refuses a whole answer for one member that is not as MCP says. So a block that cannot be read becomes a
@@ -100,7 +85,7 @@ class _Reading:
         self.odd: list[str] = []
         self._left_out: list[str] = []
 
-    def blocks(self, given: object) -> Iterator[tuple[dict[str, Any], ContentBlock]]:
+    def blocks(self, given: object) -> Iterator[tuple[dict[str, Any], mcp_types.ContentBlock]]:
         """Yield each block as a client gets it, and as it is read."""
         if not isinstance(given, list):
             if given is not None:
@@ -131,7 +116,7 @@ class _Reading:
             self._leave_out("_meta")
         return kept | ({LEFT_OUT: self._left_out} if self._left_out else {})
 
-    def _block(self, place: str, given: object) -> tuple[dict[str, Any], ContentBlock]:
+    def _block(self, place: str, given: object) -> tuple[dict[str, Any], mcp_types.ContentBlock]:
         """Raise `_Unreadable` for a block that says nothing without what is odd in it."""
         if not isinstance(given, dict):
             raise _Unreadable(place)
@@ -147,9 +132,11 @@ class _Reading:
         fields = {info.alias or name: info for name, info in model.model_fields.items()}
         kept = {name: value for name, value in given.items() if value is not None or name not in fields}
         if isinstance(annotations := kept.get("annotations"), dict):
-            kept["annotations"] = self._object(f"{place}.annotations", annotations, Annotations)
-        if model is EmbeddedResource and isinstance(resource := kept.get("resource"), dict):
-            contents = BlobResourceContents if resource.get("blob") is not None else TextResourceContents
+            kept["annotations"] = self._object(f"{place}.annotations", annotations, mcp_types.Annotations)
+        if model is mcp_types.EmbeddedResource and isinstance(resource := kept.get("resource"), dict):
+            contents = (
+                mcp_types.BlobResourceContents if resource.get("blob") is not None else mcp_types.TextResourceContents
+            )
             kept["resource"] = self._object(f"{place}.resource", resource, contents)
         try:
             model.model_validate(kept, strict=True, by_name=False)
@@ -165,14 +152,14 @@ class _Reading:
         self.odd.append(place)
         self._left_out.append(place)
 
-    def _unread(self, place: str, given: object) -> tuple[dict[str, Any], ContentBlock]:
+    def _unread(self, place: str, given: object) -> tuple[dict[str, Any], mcp_types.ContentBlock]:
         """Return a block in place of one that cannot be read."""
         self.odd.append(place)
         # Text by text, and then as a whole: JSON escapes what a text has escaped itself.
         written = self._masked(json.dumps(_map_texts(given, self._masked), ensure_ascii=False))
         cut = written if len(written) <= MOST_SHOWN else f"{written[:MOST_SHOWN]}…"
         text = f"The gateway cannot read `{place}` of this answer. It came as: {cut}"
-        return {"type": "text", "text": text}, TextContent(text=text)
+        return {"type": "text", "text": text}, mcp_types.TextContent(text=text)
 
 
 def _map_texts(given: object, change: Callable[[str], str]) -> object:
@@ -189,16 +176,16 @@ MOST_REPORTED = 1000
 _NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
 _SDK_SSE = "SSE stream "
 _logger = logging.getLogger("callability.gateway.upstream")
-_SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
+_SDK_CLOSED = (mcp_types.CONNECTION_CLOSED, "Connection closed")
 
 
-class _CallParams(CallToolRequestParams):
+class _CallParams(mcp_types.CallToolRequestParams):
     """With metadata as a plain map: from its own kind of map the library drops the keys whose value is null."""
 
     meta: dict[str, Any] | None = Field(alias="_meta", default=None)  # type: ignore[assignment]
 
 
-class _Call(CallToolRequest):
+class _Call(mcp_types.CallToolRequest):
     params: _CallParams
 
 
@@ -234,7 +221,7 @@ class CallReport:
 
 def call_request(
     server: str, tool: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
-) -> CallToolRequest:
+) -> mcp_types.CallToolRequest:
     """Return the request, if JSON and the SDK can write it; on the transport it would end the connection.
 
     Raises:
@@ -261,7 +248,9 @@ def answer_failure(error: MCPError | ValidationError, *, over_http: bool, text: 
     if not over_http:
         unread = error.data.text if isinstance(error.data, UnreadAnswer) else None
         return None if unread is None else Failure(_not_mcp(unread), exception=type(error).__name__)
-    if error.code == PARSE_ERROR or (error.code == CONNECTION_CLOSED and error.message.startswith(_SDK_SSE)):
+    if error.code == mcp_types.PARSE_ERROR or (
+        error.code == mcp_types.CONNECTION_CLOSED and error.message.startswith(_SDK_SSE)
+    ):
         return Failure(_not_mcp(text), exception=type(error).__name__)
     return CLOSED if error.args[:2] == _SDK_CLOSED else None
 
