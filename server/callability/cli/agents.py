@@ -12,8 +12,7 @@ import typer
 
 from callability.cli import gateway_files
 from callability.cli.console import write_table
-from callability.cli.options import JsonOption, leave
-from callability.cli.terminal import escape
+from callability.cli.options import JsonOption, escape, leave
 from callability.contract.finding import as_code
 from callability.files.spelling import Tree
 from callability.gateway.config.model import AgentConfig

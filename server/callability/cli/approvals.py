@@ -13,9 +13,8 @@ import typer
 from callability.cli.console import write_table
 from callability.cli.gateway_files import ApprovalsOption, ConfigOption, GatewayFiles, known_server, sound_files
 from callability.cli.inventory import commands_of, inspect_servers, known_tool, known_tools, tools_of, verify_listed
-from callability.cli.options import JsonOption, argument_of, cell_of, is_cut, leave, name_of
+from callability.cli.options import JsonOption, argument_of, cell_of, escape, is_cut, leave, name_of, number_of
 from callability.cli.servers import definition_of, difference, last_seen, review_lines
-from callability.cli.terminal import escape, number_of
 from callability.contract.finding import MAX_LISTED, as_code, did_you_mean
 from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files.spelling import Value

@@ -9,8 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from callability.cli.options import MAX_KEYS, JsonOption, key_files, leave, read_keys
-from callability.cli.terminal import number_of
+from callability.cli.options import MAX_KEYS, JsonOption, key_files, leave, number_of, read_keys
 from callability.contract.finding import as_code
 from callability.kernel.envelope import MAX_BYTES, BundleRefused, open_bundle
 from callability.kernel.policy import LocalPolicy, payload_in, read

@@ -16,9 +16,8 @@ from urllib.parse import quote
 import typer
 
 from callability import __version__
-from callability.cli.options import JsonOption, PolicyArgument, condition_text, leave
+from callability.cli.options import JsonOption, PolicyArgument, condition_text, leave, number_of, outcome_line
 from callability.cli.policies import WatchOption, progress_bar, watch_policy
-from callability.cli.terminal import number_of, outcome_line
 from callability.compiler.bundle_writing import with_size
 from callability.compiler.confirmation import Confirmation, Engine
 from callability.compiler.difference import Effect, Overlap, effects, notes, overlaps

@@ -15,8 +15,7 @@ import typer
 
 from callability.cli import policy_service
 from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
-from callability.cli.options import PolicyAddressOption, check_policy_choice
-from callability.cli.terminal import escape, number_of, outcome_line
+from callability.cli.options import PolicyAddressOption, check_policy_choice, escape, number_of, outcome_line
 from callability.contract.finding import (
     Finding,
     Place,

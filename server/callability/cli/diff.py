@@ -14,9 +14,8 @@ import typer
 from google.protobuf.json_format import ParseDict, ParseError
 
 from callability.adapter import judge
-from callability.cli.options import JsonOption, condition_text, leave
+from callability.cli.options import JsonOption, condition_text, leave, number_of
 from callability.cli.policies import policy_pair
-from callability.cli.terminal import number_of
 from callability.compiler.bundle_writing import checked_policy
 from callability.compiler.difference import Impact, NotComparable, PolicyChange, differences
 from callability.compiler.policy import Policy

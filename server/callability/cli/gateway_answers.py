@@ -14,9 +14,8 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from callability.cli.options import check_policy_choice, leave
+from callability.cli.options import check_policy_choice, escape, leave
 from callability.cli.policy_service import PolicyService
-from callability.cli.terminal import escape
 from callability.compiler.policy import Policy, rules_at
 from callability.compiler.questions import CALLABILITY
 from callability.contract.finding import Place, as_code

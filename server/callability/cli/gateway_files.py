@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from callability.cli.options import leave, print_findings, refuse
-from callability.cli.terminal import escape
+from callability.cli.options import escape, leave, print_findings, refuse
 from callability.contract.finding import Severity, as_code, no_such
 from callability.contract.vocabulary import unrecordable
 from callability.files import document

@@ -11,8 +11,7 @@ import typer
 from google.protobuf.json_format import MessageToJson
 
 from callability.cli import gateway_files
-from callability.cli.options import LogLevel, leave
-from callability.cli.terminal import escape, number_of
+from callability.cli.options import LogLevel, escape, leave, number_of
 from callability.contract.finding import as_code, list_names, no_such
 from callability.gateway.offline import Inspected, inspect_all, snapshot
 from callability.gateway.tools.decisions import Commands, phrases

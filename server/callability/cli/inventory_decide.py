@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from callability.cli.options import JsonOption, leave
+from callability.cli.options import JsonOption, escape, leave, number_of
 from callability.cli.policies import policy_pair, view_policy
-from callability.cli.terminal import escape, number_of
 from callability.compiler.bundle_writing import payload_of
 from callability.compiler.policy import Policy
 from callability.contract.finding import as_code

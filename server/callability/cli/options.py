@@ -1,7 +1,8 @@
 r"""What several commands share: options, logging, exit, and how names and conditions are written in one line.
 
-Every name has one written form, and every written form stands for one name: a backslash is written `\\`, and a
-character that cannot be seen, or a single quote, is written as `\u202e` or `\U000e0041`.
+Text of upstream servers is written with its control characters escaped. Every name has one written form, and every
+written form stands for one name: a backslash is written `\\`, and a character that cannot be seen, or a single quote,
+is written as `\u202e` or `\U000e0041`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
-from callability.cli.terminal import escape
-from callability.contract.finding import MAX_SHOWN, Finding, as_code, finding_lines
+from callability.contract.finding import MAX_SHOWN, Finding, Severity, as_code, count_of, finding_lines
 from callability.contract.vocabulary import is_plain
 from callability.otel.traces import NoTraces, start_traces
 from callability.process.address import AddressRefused, check_listen
@@ -162,6 +162,36 @@ def leave(message: str, code: int) -> NoReturn:
     """Write an error to standard error and exit with a code: 1 for a refusal, 2 for a usage error."""
     typer.echo(f"callability: {message}", err=True)
     raise typer.Exit(code)
+
+
+# What is printable by its category and yet is not seen: it could carry a text past the eyes of who reads.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def escape(text: str) -> str:
+    r"""Return a text in one line in which everything is seen; what cannot be is written as `\u202e`."""
+    return "".join(map(_escape, text))
+
+
+def _escape(character: str) -> str:
+    if character.isprintable() and not _UNSEEN.match(character):
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
+
+
+def outcome_line(path: Path, findings: Sequence[Finding], *, accepted: bool) -> str:
+    """Return whether what is at a path was accepted, and how many findings of each severity but notes there are."""
+    counts = (number_of(count_of(each, findings), each) for each in (Severity.ERROR, Severity.WARNING))
+    return f"{escape(str(path))}: {'accepted' if accepted else 'refused'}, {', '.join(counts)}"
+
+
+def number_of(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 _ESCAPE = re.compile(r"\\(?:(\\)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)")

@@ -13,8 +13,7 @@ import typer
 from callability.cli import gateway_answers, policy_service
 from callability.cli.console import write_table
 from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption
-from callability.cli.options import JsonOption, PolicyAddressOption, PolicyOption, leave
-from callability.cli.terminal import escape
+from callability.cli.options import JsonOption, PolicyAddressOption, PolicyOption, escape, leave
 from callability.contract.finding import as_code
 from callability.gateway.tools.preflight import (
     BLOCKED,

@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from callability.cli.options import JsonOption, leave
-from callability.cli.terminal import escape, number_of
+from callability.cli.options import JsonOption, escape, leave, number_of
 from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import EnableStatus, LoadStatus, ToolStatus
 from callability.kernel.envelope import MAX_BYTES, BundleRefused

@@ -17,9 +17,9 @@ import typer
 
 from callability.cli import options, policy_service
 from callability.cli.application import importing
+from callability.cli.options import number_of
 from callability.cli.served_policy import loading
 from callability.cli.service_settings import SETTINGS, Value, read_setting, settings_or_exit, unused_variables
-from callability.cli.terminal import number_of
 from callability.contract.finding import Finding, Severity, count_of, findings_data
 from callability.files.policy_origin import BundleOrigin, PolicyDirectory, PolicyOrigin, origin_at
 from callability.files.shipped_policy import shipped_policy

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 import typer
 
 from callability.cli import gateway_files
-from callability.cli.options import JsonOption, leave, refuse
-from callability.cli.terminal import escape
+from callability.cli.options import JsonOption, escape, leave, refuse
 from callability.contract.finding import Severity, as_code, list_names, no_such
 from callability.files import document
 from callability.files.editing import EditRefused, edited_bytes, replace, turn, without

@@ -13,8 +13,7 @@ import typer
 
 from callability.cli.console import write_table
 from callability.cli.gateway_files import ConfigOption, change_file, known_server, record_edit, sound_config
-from callability.cli.options import JsonOption, LogLevel, leave
-from callability.cli.terminal import escape, number_of
+from callability.cli.options import JsonOption, LogLevel, escape, leave, number_of
 from callability.contract.finding import as_code, list_names
 from callability.files.editing import EditRefused, rewrite
 from callability.gateway.config.approvals import ApprovalRecord, Definitions, approved_part, sort_sets

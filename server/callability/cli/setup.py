@@ -12,8 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.cli.gateway_files import GivenConfigOption, record_edit, sound_files
-from callability.cli.options import leave, refuse
-from callability.cli.terminal import escape, number_of
+from callability.cli.options import escape, leave, number_of, refuse
 from callability.contract.finding import as_code, did_you_mean, list_names
 from callability.files.editing import ChangedMeanwhile
 from callability.gateway.config.config import (

@@ -2,8 +2,6 @@
 
 A stream that is closed when the process starts has no descriptor. The first file that is opened would get its number,
 and what is written to the stream, here or in a child process, would go into that file.
-
-Text of upstream servers is written with its control characters escaped.
 """
 
 from __future__ import annotations
@@ -11,44 +9,10 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn, TextIO
-
-from callability.contract.finding import Finding, Severity, count_of
-
-# What is printable by its category and yet is not seen: it could carry a text past the eyes of who reads.
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-
-
-def escape(text: str) -> str:
-    r"""Return a text in one line in which everything is seen; what cannot be is written as `\u202e`."""
-    return "".join(map(_escape, text))
-
-
-def _escape(character: str) -> str:
-    if character.isprintable() and not _UNSEEN.match(character):
-        return character
-    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
-
-
-def outcome_line(path: Path, findings: Sequence[Finding], *, accepted: bool) -> str:
-    """Return whether what is at a path was accepted, and how many findings of each severity but notes there are."""
-    counts = (number_of(count_of(each, findings), each) for each in (Severity.ERROR, Severity.WARNING))
-    return f"{escape(str(path))}: {'accepted' if accepted else 'refused'}, {', '.join(counts)}"
-
-
-def number_of(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    if count == 1:
-        return f"{count} {noun}"
-    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
-
 
 _INPUT, _OUTPUT, _ERRORS = range(3)
 

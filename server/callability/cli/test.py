@@ -13,9 +13,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import typer
 
-from callability.cli.options import JsonOption, PolicyArgument, leave
+from callability.cli.options import JsonOption, PolicyArgument, escape, leave, number_of
 from callability.cli.policies import WatchOption, watch_policy
-from callability.cli.terminal import escape, number_of
 from callability.compiler.bundle_writing import compile_rule_set
 from callability.compiler.policy import Check, ProvedRuleSet, check_source
 from callability.compiler.proof import CaseResult, Coverage, Decided, Goal, Share, coverage

@@ -10,8 +10,7 @@ import typer
 
 from callability.cli import gateway_answers, policy_service
 from callability.cli.gateway_files import GivenApprovalsOption, GivenConfigOption
-from callability.cli.options import JsonOption, PolicyAddressOption, PolicyOption, leave
-from callability.cli.terminal import escape
+from callability.cli.options import JsonOption, PolicyAddressOption, PolicyOption, escape, leave
 from callability.contract.finding import Place, as_code
 from callability.contract.vocabulary import MAX_BYTES, byte_length
 

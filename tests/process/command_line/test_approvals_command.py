@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
+from callability.cli.options import escape
 from callability.cli.servers import review_lines
-from callability.cli.terminal import escape
 from callability.gateway.config.approvals import Definitions, approved_part
 from callability.gateway.upstream.listing import upstream_tool
 from support.commands import callability
