@@ -197,7 +197,8 @@ class WatchedCertificates:
 
     def __init__(self, files: CertificateFiles) -> None:
         self.files = files
-        self._seen = _digest(files)
+        self.seen = _digest(files)
+        """The digest of the files as they were seen last, in effect or refused."""
         self.current = read_certificates(files)
         self.edition = 0
         """How often the files were replaced."""
@@ -212,11 +213,6 @@ class WatchedCertificates:
         self._record = record
         record(self.current.not_after)
 
-    @property
-    def seen(self) -> str:
-        """The digest of the files as they were seen last, in effect or refused."""
-        return self._seen
-
     async def follow(self) -> None:
         """Read the files again when they change, for ever; the last good state stays in effect."""
         async for _ in looks(lambda: self.files.paths):
@@ -224,14 +220,14 @@ class WatchedCertificates:
                 await asyncio.to_thread(self._look)
             except Exception:
                 # For want of memory or descriptors, say. The next look tries again.
-                self._seen = ""
+                self.seen = ""
                 _logger.exception("the certificates could not be read")
 
     def _look(self) -> None:
-        if (seen := _digest(self.files)) == self._seen:
+        if (seen := _digest(self.files)) == self.seen:
             return
         # The files may be replaced one after the other: the next look sees whether they fit together.
-        self._seen = seen
+        self.seen = seen
         refused: CertificateRefused | None = None
         before = self.current.client_authorities
         try:

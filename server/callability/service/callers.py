@@ -479,16 +479,12 @@ class WatchedCallers:
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
         self.callers = load_callers(path)
-        self._seen = self.callers.digest
+        self.seen = self.callers.digest
+        """The digest of the file as it was seen last, in effect or refused."""
         self.authentication = Authentication(self.callers)
         _log(logging.WARNING, self.callers.warnings)
         self.changed: Callable[[bool], None] = lambda in_effect: None
         """Called after each edit, with whether it is in effect."""
-
-    @property
-    def seen(self) -> str:
-        """The digest of the file as it was seen last, in effect or refused."""
-        return self._seen
 
     async def follow(self) -> None:
         """Read the file again when it changes, for ever."""
@@ -497,20 +493,20 @@ class WatchedCallers:
                 await asyncio.to_thread(self._look)
             except Exception:
                 # For want of memory, say. The next look tries again.
-                self._seen = ""
+                self.seen = ""
                 _logger.exception("the callers could not be read")
 
     def _look(self) -> None:
-        if (seen := _digest(self._path)) == self._seen:
+        if (seen := _digest(self._path)) == self.seen:
             return
-        self._seen = seen
+        self.seen = seen
         found = _load(self._path)
         if isinstance(found, CallersRefused):
             _log(logging.ERROR, found.findings)
             _logger.error("the edit of the callers is refused: the previous state stays in effect")
             self.changed(False)
             return
-        self._seen = found.digest
+        self.seen = found.digest
         self.callers, self.authentication = found, Authentication(found)
         _log(logging.WARNING, found.warnings)
         _logger.info("the edit of the callers is applied: %d callers", len(found.every))

@@ -331,37 +331,29 @@ class Catalog:
         self._report_change = changed
         self._environment = environment
         self._witness = witness
-        self._switches: dict[str, Switch] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-        self._joined: Mapping[str, Joined] = MappingProxyType({})
-
-    @property
-    def switches(self) -> Mapping[str, Switch]:
+        self.switches: dict[str, Switch] = {}
         """The switches by name, in the order of the config."""
-        return self._switches
-
-    @property
-    def joined(self) -> Mapping[str, Joined]:
+        self._closing: set[asyncio.Task[None]] = set()
+        self.joined: Mapping[str, Joined] = MappingProxyType({})
         """The enabled servers by name; a new mapping whenever they change."""
-        return self._joined
 
     def apply(self, config: Config) -> None:
         """Apply the catalog of a config; enabled servers stay enabled, unless they are reached differently now."""
-        earlier, self._switches = self._switches, {}
+        earlier, self.switches = self.switches, {}
         for name, entry in config.catalog.items():
             switch = earlier.get(name)
             if switch is None or _address_of(switch.entry) != _address_of(entry):
                 switch = self._switch(name, entry, config)
             switch.take(entry, config.deadlines)
-            self._switches[name] = switch
+            self.switches[name] = switch
         for name, switch in earlier.items():
-            if self._switches.get(name) is not switch:
+            if self.switches.get(name) is not switch:
                 begin_task(switch.close(), self._closing, f"closing {name}")
         self._gather()
 
     async def close(self) -> None:
         """Disable every server, and return when nothing is left of any."""
-        switches, self._switches = self._switches, {}
+        switches, self.switches = self.switches, {}
         await asyncio.gather(*(switch.close() for switch in switches.values()), *self._closing, return_exceptions=True)
 
     def _switch(self, name: str, entry: CatalogEntry, config: Config) -> Switch:
@@ -376,9 +368,9 @@ class Catalog:
 
     def _gather(self) -> None:
         """Replace the mapping of enabled servers if it has changed."""
-        joined = {name: switch.joined for name, switch in self._switches.items() if switch.joined is not None}
-        if joined != self._joined:
-            self._joined = MappingProxyType(joined)
+        joined = {name: switch.joined for name, switch in self.switches.items() if switch.joined is not None}
+        if joined != self.joined:
+            self.joined = MappingProxyType(joined)
 
 
 def _address_of(entry: CatalogEntry) -> tuple[object, ...]:

@@ -251,23 +251,26 @@ class GatewayRuntime:
     """Connects the servers, follows the files, and keeps a gateway for each agent."""
 
     def __init__(self, options: GatewayOptions) -> None:
-        self._options = options
+        self.options = options
+        """What the gateway was started with."""
         if options.config.is_awaited:
             awaited = phrases(options.config.path.absolute(), options.approvals).config_awaited()
             options.file_status.config_awaited = awaited
-        self._files = Files(options.config, options.approvals, options.metrics, options.file_status, options.labels)
-        self._forms = FirstForms(self._files, self._apply)
+        self.files = Files(options.config, options.approvals, options.metrics, options.file_status, options.labels)
+        """The files that are in effect."""
+        self._forms = FirstForms(self.files, self._apply)
         self._changes = DefinitionChanges()
         options.metrics.changed_definitions = self._changes.counts
         self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness, options.recorder)
-        self._records = ChangeRecords(options.recorder, options.command_records, self._files.config)
-        self._files.count_edit = self._records.count_edit
-        self._recorded = self._files.config, self._files.approvals
+        self.records = ChangeRecords(options.recorder, options.command_records, self.files.config)
+        """What records changes."""
+        self.files.count_edit = self.records.count_edit
+        self._recorded = self.files.config, self.files.approvals
         self._catalog = Catalog(options.policy, self._announce, witness=self._witness)
         options.metrics.follow(self._pool.states, self._pool.loads)
         options.metrics.failed_servers = self._pool.failed
         self._inventory: GatewayInventory | None = None
-        self._approvals = self._files.approvals
+        self._approvals = self.files.approvals
         self._warnings = NameWarnings()
         self._unread = UnreadFacts()
         self._judgements, self._indexes = Judgements(), Indexes(by_meaning=options.by_meaning)
@@ -281,25 +284,10 @@ class GatewayRuntime:
         self._warn_of_names()
 
     @property
-    def options(self) -> GatewayOptions:
-        """What the gateway was started with."""
-        return self._options
-
-    @property
-    def files(self) -> Files:
-        """The files that are in effect."""
-        return self._files
-
-    @property
     def inventory(self) -> GatewayInventory:
         """All servers and tools, whatever an agent may see."""
         assert self._inventory is not None
         return self._inventory
-
-    @property
-    def records(self) -> ChangeRecords:
-        """What records changes."""
-        return self._records
 
     @property
     def loads(self) -> Loads:
@@ -308,18 +296,18 @@ class GatewayRuntime:
 
     def decisions_for(self, agent: str) -> Decisions:
         """Return what decides for an agent, apart from what is reported about the facts of the agent itself."""
-        config = self._files.config.agents.get(agent)
-        return Decisions(self._options.policy, agent=agent, config=config, judgements=self._judgements)
+        config = self.files.config.agents.get(agent)
+        return Decisions(self.options.policy, agent=agent, config=config, judgements=self._judgements)
 
     async def read_files(self) -> None:
         """Apply what was just written to the files, without waiting until the edit is noticed."""
-        edit = await self._files.look()
+        edit = await self.files.look()
         if edit is not None:
             self._apply(edit)
 
     async def follow(self) -> None:
         """Apply edits of the files, forever; a call that is not sent yet is decided again."""
-        async for edit in self._files.edits():
+        async for edit in self.files.edits():
             self._apply(edit)
 
     def _apply(self, edit: Edit) -> None:
@@ -332,7 +320,7 @@ class GatewayRuntime:
             after = self.router.tools
             self._begin(self._announce_changes(agent for agent in after if after[agent] != before.get(agent)))
             self._warn_of_names()
-            self._files.report_applied(edit)
+            self.files.report_applied(edit)
             self.report_applied()
             self._record_decisions()
             # A record may have been removed, or `trust` changed.
@@ -345,30 +333,30 @@ class GatewayRuntime:
     async def close(self) -> None:
         """Disconnect every server."""
         await end_tasks(*self._tasks)
-        if self._options.labels is not None:
-            await self._options.labels.close()
+        if self.options.labels is not None:
+            await self.options.labels.close()
         await asyncio.gather(self._pool.close(), self._catalog.close())
         await self._forms.close()
         await self._changes.close()
 
     def _files_in_effect(self) -> FilesInEffect:
-        files = self._files
-        refused = self._options.file_status.messages()
+        files = self.files
+        refused = self.options.file_status.messages()
         return FilesInEffect(files.config, files.approvals_path(files.config), files.approvals.digest, refused)
 
     def _make_gateways(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
         """Return gateways over the current files: for each agent, for a caller without a name, and for nobody."""
-        config = self._files.config
-        if self._options.labels is not None:
-            self._options.labels.apply(config)
-        approvals_file = self._files.approvals_path(config) or config.path.with_name(DEFAULT_APPROVALS)
-        self._changes.apply(config, self._files.approvals, approvals_file)
-        agent = self._options.only_agent
+        config = self.files.config
+        if self.options.labels is not None:
+            self.options.labels.apply(config)
+        approvals_file = self.files.approvals_path(config) or config.path.with_name(DEFAULT_APPROVALS)
+        self._changes.apply(config, self.files.approvals, approvals_file)
+        agent = self.options.only_agent
         scope = None if not agent else config.agents[agent].servers if agent in config.agents else ()
         self._pool.apply(config, scope)
         self._catalog.apply(config)
         inventory = GatewayInventory(
-            config, self._files.approvals, self._pool.upstreams, self._inventory, lambda: self._catalog.joined
+            config, self.files.approvals, self._pool.upstreams, self._inventory, lambda: self._catalog.joined
         )
         self._inventory = inventory
         scopes = {name: agent.servers for name, agent in config.agents.items()}
@@ -379,7 +367,7 @@ class GatewayRuntime:
 
     def _renew(self) -> None:
         """Reconnect a server if a definition was approved that it does not list: the person saw another process."""
-        before, now = self._approvals, self._files.approvals
+        before, now = self._approvals, self.files.approvals
         self._approvals = now
         for name, upstream in self._pool.upstreams.items():
             listed = {tool.name: tool.fingerprint for tool in upstream.tools}
@@ -391,48 +379,48 @@ class GatewayRuntime:
     def _record_decisions(self) -> None:
         """Record what people decided in the files since the last time."""
         config, approvals = self._recorded
-        self._recorded = now, decided = self._files.config, self._files.approvals
-        path, changes = self._files.approvals_path(now), tuple(approval_changes(approvals, decided))
-        self._begin(self._records.record_decisions("approvals", decided.digest, path, changes))
-        changes = tuple(config_changes(config, now, self._records.last_list))
-        self._begin(self._records.record_decisions("config", now.digest, now.path, changes))
+        self._recorded = now, decided = self.files.config, self.files.approvals
+        path, changes = self.files.approvals_path(now), tuple(approval_changes(approvals, decided))
+        self._begin(self.records.record_decisions("approvals", decided.digest, path, changes))
+        changes = tuple(config_changes(config, now, self.records.last_list))
+        self._begin(self.records.record_decisions("config", now.digest, now.path, changes))
 
     def _gateway_of(self, agent: str) -> Gateway:
         return self.router.gateway_of(agent)
 
     def _gateway(self, inventory: GatewayInventory, agent: str, latest: Callable[[], Gateway] | None = None) -> Gateway:
-        config = self._files.config
+        config = self.files.config
         logins = (name for name, server in config.servers.items() if server.oauth is not None)
         return Gateway(
             inventory,
             Decisions(
-                self._options.policy,
+                self.options.policy,
                 agent=agent,
                 config=config.agents.get(agent),
                 unread=self._unread,
                 judgements=self._judgements,
-                recorder=self._options.recorder,
-                shadow=self._options.shadow,
+                recorder=self.options.recorder,
+                shadow=self.options.shadow,
             ),
-            phrases(config.path, self._files.given, filter(inventory.sees, config.catalog), logins),
-            self._files.file_status,
-            self._options.metrics,
+            phrases(config.path, self.files.given, filter(inventory.sees, config.catalog), logins),
+            self.files.file_status,
+            self.options.metrics,
             agent,
             catalog=self._catalog,
             loads=Loads(self._pool.supervisors),
             indexes=self._indexes,
             latest=latest,
             changed_definitions=self._changes.count_unreviewed,
-            recorder=self._options.recorder,
-            shadow=self._options.shadow,
+            recorder=self.options.recorder,
+            shadow=self.options.shadow,
         )
 
     async def _witness(self, server: str, tools: tuple[UpstreamTool, ...]) -> None:
         """See each list of a server's tools before it counts."""
         known = frozenset(self._changes.names(server))
         changed = self._changes.take(server, tools)
-        beside = self._files.approvals_path(self._files.config) or self._files.config.path
-        self._records.record_list(server, tools, changed, known, self._files.approvals, beside)
+        beside = self.files.approvals_path(self.files.config) or self.files.config.path
+        self.records.record_list(server, tools, changed, known, self.files.approvals, beside)
         await self._forms.record(server, tools)
         self.listed(server, tools)
 
@@ -441,7 +429,7 @@ class GatewayRuntime:
         self._begin(self._announce_changes(self.router.agents_seeing(server)))
         joined = self._catalog.joined.get(server)
         if joined is not None:
-            self._begin(self._warnings.about(joined.upstream, self._files.config, self._files.approvals))
+            self._begin(self._warnings.about(joined.upstream, self.files.config, self.files.approvals))
 
     async def _announce_changes(self, agents: Iterable[str]) -> None:
         await self.router.list_changed.notify(agents)
@@ -451,7 +439,7 @@ class GatewayRuntime:
 
     def _warn_of_names(self) -> None:
         """Warn of servers and tools that a file names and that are not there, each as soon as that is known."""
-        config, approvals = self._files.config, self._files.approvals
+        config, approvals = self.files.config, self.files.approvals
         self._warnings.about_servers(config, approvals)
         for upstream in self._pool.upstreams.values():
             if upstream.name in self._pool.supervisors:

@@ -6,11 +6,11 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
 from typing import Any, Protocol
 
 import anyio
 import mcp_types
+from anyio.abc import AsyncResource
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
@@ -36,7 +36,7 @@ class Written(Protocol):
         """Write no more."""
 
 
-class Outgoing:
+class Outgoing(AsyncResource):
     """Passes messages on, with an error in place of an answer whose line would be too long.
 
     `end` is called with the reason if too much waits to be read: each answer would stay in memory.
@@ -74,14 +74,6 @@ class Outgoing:
     async def aclose(self) -> None:
         """Write no more."""
         await self._write.aclose()
-
-    async def __aenter__(self) -> Outgoing:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 @asynccontextmanager

@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager, closing, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any
 
 import anyio
 import httpx2
-from anyio.abc import TaskGroup
+from anyio.abc import AsyncResource, TaskGroup
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared._httpx_utils import stream_within_origin
@@ -335,7 +334,7 @@ class _Posts:
             await self._arrived.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=error)))
 
 
-class _Messages:
+class _Messages(AsyncResource):
     """Takes messages from a session, which never waits for the server, and sends each in its sender's context.
 
     A notification, and an answer, is delivered before what follows it is sent; requests do not wait for one another.
@@ -368,16 +367,6 @@ class _Messages:
     async def aclose(self) -> None:
         """Take no more messages."""
         await self._put.aclose()
-
-    async def __aenter__(self) -> _Messages:
-        """Return it; the session closes it."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take no more messages."""
-        await self.aclose()
 
 
 async def _endpoint(events: AsyncIterator[Event], opened: httpx2.URL, opening: Exchange) -> httpx2.URL:

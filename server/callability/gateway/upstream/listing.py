@@ -128,7 +128,8 @@ class Listing:
         self._quiet_at = 0.0
         self._is_reported = False
         self._odd = 0
-        self._is_kept = False
+        self.is_kept = False
+        """Whether the tools are those of an earlier listing, since the last one failed."""
         self._kept_until = 0.0
         self._listed_at = 0.0
         self._is_doubted = False
@@ -158,7 +159,7 @@ class Listing:
         await self._witness(self._name, kept)
         self._take(kept, left_out)
         self._covered = max(self._covered, covered)
-        self._odd, self._is_kept, self._is_crowded_out, self._is_refused = 0, False, False, False
+        self._odd, self.is_kept, self._is_crowded_out, self._is_refused = 0, False, False, False
         self._listed_at = time.monotonic()
 
     async def take_message(self, message: IncomingMessage) -> None:
@@ -175,11 +176,6 @@ class Listing:
     def is_restless(self) -> bool:
         """Whether changes are announced again and again; it ends when none was for a while."""
         return self._series >= RESTLESS and time.monotonic() < self._quiet_at
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the tools are those of an earlier listing, since the last one failed."""
-        return self._is_kept
 
     def doubt(self) -> None:
         """List the tools once more; if that fails, whatever the reason, the upstream is lost."""
@@ -220,7 +216,7 @@ class Listing:
 
     @property
     def _seconds_to_next(self) -> float | None:
-        if self._again_seconds is None or not self._is_kept:
+        if self._again_seconds is None or not self.is_kept:
             return self._again_seconds
         return min(self._again_seconds, max(0.0, self._kept_until - time.monotonic()))
 
@@ -293,10 +289,10 @@ class Listing:
     def _keep(self, failure: Failure) -> None:
         """Keep the earlier list for a while, and report that once until a listing succeeds."""
         now = time.monotonic()
-        if self._is_kept and now >= self._kept_until:
+        if self.is_kept and now >= self._kept_until:
             self._lost(failure)
-        elif not self._is_kept:
-            self._is_kept = True
+        elif not self.is_kept:
+            self.is_kept = True
             until = self._listed_at + KEPT_SECONDS
             # If listings are further apart than that, the time begins with the first one that failed.
             self._kept_until = until if until > now else now + KEPT_SECONDS

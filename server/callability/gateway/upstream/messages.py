@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 import anyio
+from anyio.abc import AsyncResource
 from mcp import MCPError
 from mcp.client import Transport
 from mcp.client._transport import ReadStream, TransportStreams
@@ -207,7 +208,7 @@ MOST_UNREAD_BYTES = 4 * MESSAGE_BYTES
 _UNREAD = "has not yet read what it was sent before"
 
 
-class OutgoingMessages:
+class OutgoingMessages(AsyncResource):
     """Takes messages from a session, which never waits for the child, and writes them to it one after the other."""
 
     def __init__(self) -> None:
@@ -261,16 +262,6 @@ class OutgoingMessages:
         """Give up the messages that wait."""
         self._put.close()
         self._waiting.close()
-
-    async def __aenter__(self) -> OutgoingMessages:
-        """Return it; the session closes it."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take no more messages."""
-        await self.aclose()
 
 
 _REPLACEMENT = rb"\ufffd"

@@ -55,7 +55,8 @@ class Upstream:
         self.name = name
         self._once_within = once_within
         self._target = target
-        self._open_seconds = open_seconds
+        self.open_seconds = open_seconds
+        """The longest time of an opening that starts from now on, in seconds."""
         self._call_seconds = call_seconds
         self._call_max_seconds = call_max_seconds
         self._refresh_seconds = refresh_seconds
@@ -117,7 +118,7 @@ class Upstream:
 
     def set_deadlines(self, deadlines: Deadlines) -> None:
         """Set the deadlines of the openings and calls that start from now on."""
-        self._open_seconds = deadlines.open_seconds
+        self.open_seconds = deadlines.open_seconds
         self._call_seconds = deadlines.call_seconds
         self._call_max_seconds = deadlines.call_max_seconds
         self._refresh_seconds = deadlines.refresh_seconds
@@ -132,8 +133,8 @@ class Upstream:
         self._connection = Connection(
             self.name,
             self._target,
-            open_seconds=self._once_within or self._open_seconds,
-            list_seconds=self._open_seconds,
+            open_seconds=self._once_within or self.open_seconds,
+            list_seconds=self.open_seconds,
             refresh_seconds=self._refresh_seconds,
             tools=self.tools,
             names_only=self._names_only,
@@ -154,11 +155,6 @@ class Upstream:
             UpstreamError: it failed, the connection was lost since, or nothing was started.
         """
         await self._open()
-
-    @property
-    def longest_opening(self) -> float:
-        """The longest time of an opening that starts from now on, in seconds."""
-        return self._open_seconds
 
     async def opening_started(self) -> None:
         """Wait until the next opening starts."""
