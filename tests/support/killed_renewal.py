@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from callability.gateway.config.config import load_config
-from callability.gateway.upstream.login_store import LoginStore
+from callability.gateway.upstream.login_store import StoredLogin
 from callability.gateway.upstream.target import logged_in_target
 from callability.gateway.upstream.upstream import Upstream
 
@@ -22,7 +22,7 @@ async def open_server(config: Path, server: str) -> None:
     """Open a server; what is written is never put in the place of the record."""
     loaded = load_config(config)
     os.replace = _die  # type: ignore[assignment]
-    upstream = Upstream(server, logged_in_target(loaded.servers[server], LoginStore(config).of(server), ""))
+    upstream = Upstream(server, logged_in_target(loaded.servers[server], StoredLogin(config, server), ""))
     upstream.start()
     await upstream.wait_until_open()
 

@@ -30,19 +30,7 @@ from callability.adapter.texts import (
 from callability.contract.enum_words import ENABLE_STATUS, LOAD_STATUS
 from callability.contract.vocabulary import EnableStatus, LiftedBy, LoadStatus, Retry, ToolStatus, is_declared_name
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1.callability_service_pb2 import (
-    CheckToolResponse,
-    ClassifyEnableResponse,
-    ClassifyLoadResponse,
-    PathToCallable,
-)
-from callability.v1.verdict_pb2 import (
-    LIFTED_BY_OPERATOR,
-    LIFTED_BY_USER,
-    RETRY_NEVER,
-    TOOL_STATUS_CALLABLE,
-    ToolVerdict,
-)
+from callability.v1 import verdict_pb2
 
 UNEXPLAINED_LOAD = "Tools are not available from {servers}. Tell the user."
 """The text used if a service of another version sends no words that this version knows."""
@@ -53,13 +41,13 @@ MAX_NAMED = 5
 _LOAD_STATUSES = LOAD_STATUS.members(LoadStatus)
 
 
-def load_status(response: ClassifyLoadResponse) -> LoadStatus:
+def load_status(response: pb.ClassifyLoadResponse) -> LoadStatus:
     """Return the status of a load; one that this version does not know needs attention."""
     return _LOAD_STATUSES.get(response.verdict.status, LoadStatus.PERMANENT)
 
 
 def load_messages(
-    responses: Mapping[str, ClassifyLoadResponse], reasons: Mapping[str, str], *, phrases: Phrases
+    responses: Mapping[str, pb.ClassifyLoadResponse], reasons: Mapping[str, str], *, phrases: Phrases
 ) -> dict[LoadStatus, str]:
     """Return, for each status but `available` that occurs, what to say about the servers that have it (L-7).
 
@@ -115,19 +103,19 @@ _ENABLE_STATUSES = ENABLE_STATUS.members(EnableStatus)
 _NO_CLAIM = "Do not claim that it is connected or call its tools."
 
 
-def enable_status(response: ClassifyEnableResponse) -> EnableStatus:
+def enable_status(response: pb.ClassifyEnableResponse) -> EnableStatus:
     """Return the status of an enable; one that this version does not know is no connection."""
     return _ENABLE_STATUSES.get(response.verdict.status, EnableStatus.CONNECT_FAILED)
 
 
 def enable_result(
-    response: ClassifyEnableResponse,
+    response: pb.ClassifyEnableResponse,
     server: str,
     *,
     phrases: Phrases,
     variables: Iterable[str] = (),
     locks: Mapping[str, str] | None = None,
-    load: ClassifyLoadResponse | None = None,
+    load: pb.ClassifyLoadResponse | None = None,
     reason: str = "",
 ) -> dict[str, Any]:
     """Return the MCP tool result of an enable.
@@ -164,7 +152,7 @@ def _locks(locks: Mapping[str, str] | None) -> str:
     return " ".join(f"{lock}: {on_one_line(text)}" for lock, text in locks.items()) or "It lists no tools."
 
 
-def _reason(reason: str, load: ClassifyLoadResponse | None) -> str:
+def _reason(reason: str, load: pb.ClassifyLoadResponse | None) -> str:
     cause = on_one_line(reason).rstrip(".") or "the reason is not known"
     return f"{cause} ({load_status(load)})" if load else cause
 
@@ -201,7 +189,7 @@ def unread_kinds(facts: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(map(_kind, facts)))
 
 
-def retry_of(verdict: ToolVerdict, status: ToolStatus, *, facts_from_config: bool = False) -> Retry:
+def retry_of(verdict: verdict_pb2.ToolVerdict, status: ToolStatus, *, facts_from_config: bool = False) -> Retry:
     """Return whether trying again can help: what the status says, unless a fact that is unread stays unknown.
 
     With `facts_from_config`, declared facts stay unknown until a person edits the config of the proxy.
@@ -209,7 +197,7 @@ def retry_of(verdict: ToolVerdict, status: ToolStatus, *, facts_from_config: boo
     if status is not ToolStatus.DISABLED_UNKNOWN:
         return status.retry
     stays = facts_from_config and any(map(_is_declared, verdict.unread))
-    return Retry.NEVER if stays or verdict.retry == RETRY_NEVER else status.retry
+    return Retry.NEVER if stays or verdict.retry == verdict_pb2.RETRY_NEVER else status.retry
 
 
 def _is_declared(fact: str) -> bool:
@@ -233,7 +221,7 @@ _WHO: Mapping[LiftedBy, str] = {
     LiftedBy.UNDETERMINED: "Who can lift this is unknown.",
     LiftedBy.NONE: "Nobody needs to lift this.",
 }
-_OWNERS: Mapping[int, str] = {LIFTED_BY_USER: "the user", LIFTED_BY_OPERATOR: "the operator"}
+_OWNERS: Mapping[int, str] = {verdict_pb2.LIFTED_BY_USER: "the user", verdict_pb2.LIFTED_BY_OPERATOR: "the operator"}
 _MOST_REMAINING = 5
 """Steps that are said; more are counted."""
 _AGAIN: Mapping[Retry, str] = {
@@ -256,7 +244,7 @@ class UnknownTool:
 
 
 def rejection(
-    response: CheckToolResponse | UnknownTool,
+    response: pb.CheckToolResponse | UnknownTool,
     server: str,
     tool: str,
     *,
@@ -283,7 +271,7 @@ def rejection(
     if isinstance(response, UnknownTool):
         return unknown_tool(response.name, names, discovery_tool=discovery_tool)
     number = response.verdict.status
-    if number == TOOL_STATUS_CALLABLE:
+    if number == verdict_pb2.TOOL_STATUS_CALLABLE:
         return None
     status = status_of(number)
     # The words of another status, or of one that this version does not know, would name the wrong switch.
@@ -319,7 +307,7 @@ def rejection(
     return tool_result(content, text=" ".join(parts), is_error=True)
 
 
-def _then(remaining: PathToCallable, phrases: Phrases, names: Mapping[str, str]) -> Iterator[str]:
+def _then(remaining: pb.PathToCallable, phrases: Phrases, names: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence about each lock that remains once that of the verdict is lifted, in the order of the path."""
     for step in remaining.steps[:_MOST_REMAINING]:
         for owner, changes in groupby(step.changes, key=lambda change: change.changed_by):
@@ -344,7 +332,7 @@ def _then(remaining: PathToCallable, phrases: Phrases, names: Mapping[str, str])
             yield "Then another lock may remain."
 
 
-def _who(first: LiftedBy, remaining: PathToCallable) -> str:
+def _who(first: LiftedBy, remaining: pb.PathToCallable) -> str:
     """Return who can lift all locks, if the contract says so of each."""
     if first not in {LiftedBy.USER, LiftedBy.OPERATOR}:
         return _WHO[first]

@@ -20,7 +20,7 @@ from callability.v1 import facts_pb2, verdict_pb2
 NO_RECORD = facts_pb2.Approval()
 """The approval of a tool that has no record. It must not be changed."""
 
-_HINTS = {
+HINTS = {
     "read_only": "readOnlyHint",
     "destructive": "destructiveHint",
     "idempotent": "idempotentHint",
@@ -92,7 +92,7 @@ def _annotations(tool: object) -> facts_pb2.Annotations | None:
         return facts_pb2.Annotations()
     if not _is_object(given):
         return None
-    hints = {name: value for name, written in _HINTS.items() if (value := _field(given, written)) is not None}
+    hints = {name: value for name, written in HINTS.items() if (value := _field(given, written)) is not None}
     return facts_pb2.Annotations(**hints) if all(isinstance(value, bool) for value in hints.values()) else None
 
 

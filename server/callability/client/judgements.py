@@ -51,7 +51,9 @@ def batches(agent: Agent | None, servers: Iterable[ServerTools]) -> Iterator[Che
             else:
                 # What fits in no request is sent by itself, for the service to refuse.
                 part = tools or server.tools[start : start + 1]
-                request.servers.append(server if len(part) == end else _with_tools(above, part))
+                request.servers.append(
+                    server if len(part) == end else ServerTools(name=above.name, facts=above.facts, tools=part)
+                )
                 start, room, space = start + len(part), room - len(part), space - own - size
             if not room or len(request.servers) == MAX_SERVERS_OF_A_BATCH:
                 yield request
@@ -69,10 +71,6 @@ def _fitting(tools: Sequence[Tool], space: int) -> tuple[Sequence[Tool], int]:
             return tools[:number], size
         size += more
     return tools, size
-
-
-def _with_tools(server: ServerTools, tools: Sequence[Tool]) -> ServerTools:
-    return ServerTools(name=server.name, facts=server.facts, tools=tools)
 
 
 FACTS_BYTES = 65_536

@@ -27,7 +27,7 @@ from callability.gateway.upstream.authorization import Authorization, Authorizat
 from callability.gateway.upstream.failure import UpstreamError
 from callability.gateway.upstream.http_client import revoke
 from callability.gateway.upstream.listing import UpstreamTool
-from callability.gateway.upstream.login_store import LockHeld, LoginStore, StoredLogin, StoreUnavailable, run_in_thread
+from callability.gateway.upstream.login_store import LockHeld, StoredLogin, StoreUnavailable, run_in_thread
 from callability.gateway.upstream.target import HttpTarget, logged_in_target, may_log_in, target_of
 from callability.gateway.upstream.upstream import Upstream
 from callability.v1.callability_service_pb2 import CheckToolsRequest
@@ -122,7 +122,7 @@ async def inspect_all(
 
 async def _inspect(config: Config, server: str) -> Inspected:
     reached = config.catalog.get(server) or config.servers[server]
-    stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(server)
+    stored = StoredLogin(config.path, server, in_keyring=config.tokens == "keyring")
     remedy = f": run {phrases(config.path, None).login(server)}"
     target = logged_in_target(reached, stored, remedy, config.environment)
     upstream = Upstream(server, target, open_seconds=open_seconds(config, reached))
@@ -299,7 +299,7 @@ async def log_in(config: Config, server: str, say: Callable[[str], None], *, bro
     if not may_log_in(entry):
         why = "it has an authorization in `headers`" if entry.url else "it runs on this machine"
         return LoggedIn(f"`{server}` needs no login: {why}")
-    stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(server)
+    stored = StoredLogin(config.path, server, in_keyring=config.tokens == "keyring")
     target = target_of(entry)
     if not isinstance(target, HttpTarget):
         return LoggedIn(await _failure_of(Upstream(server, target)))
@@ -339,7 +339,7 @@ async def log_out(config: Config, server: str) -> LoggedOut:
     Raises:
         StoreUnavailable: it cannot be removed; no token is revoked.
     """
-    stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(server)
+    stored = StoredLogin(config.path, server, in_keyring=config.tokens == "keyring")
     if not stored.login_id():
         return LoggedOut(was_there=False)
     try:

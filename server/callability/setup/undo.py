@@ -78,7 +78,8 @@ def plan_undo(config: Path, client: str = "") -> Undo:
     kept = {backup_of(config, each) for run in left for each in (*run.files, run.config) if each and each.backup}
     if not client:
         undo.lines.append(f"{record_of(config)}: will be removed, and the copies of files that it names")
-    undo.writes.append(lambda: write_record(config, tuple(reversed([run for run in left if _is_something(run)]))))
+    remaining = [run for run in left if run.installed or run.servers or run.agents or run.secrets]
+    undo.writes.append(lambda: write_record(config, tuple(reversed(remaining))))
     undo.writes.append(lambda: _remove_backups([each for each in backups if each not in kept]))
     return undo
 
@@ -227,10 +228,6 @@ def _undo_secrets(config: Path, after: bytes | None, runs: tuple[Run, ...], undo
         undo.writes.append(partial(remove_secrets, config, gone))
     if others := [name for name in unused if name not in stored]:
         undo.lines.append(f"{SECRETS_FILE}: keeps {list_names(others)}, which no setup stored and nothing refers to")
-
-
-def _is_something(run: Run) -> bool:
-    return bool(run.installed or run.servers or run.agents or run.secrets)
 
 
 def _current_bytes(path: Path) -> bytes | None:

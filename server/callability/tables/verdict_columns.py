@@ -339,7 +339,7 @@ class VerdictColumns:
             "rule": _Words(rules.rule_set.rules[verdict.rule].id for verdict in verdicts),
             "undetermined": _Flags(verdict.undetermined for verdict in verdicts),
             "withhold_text": _Flags(verdict.withhold_text for verdict in verdicts),
-            "lifted_by": _Words(_lifted_by(status) for status in statuses),
+            "lifted_by": _Words(LIFTED_BY.word(status.lifted_by) for status in statuses),
             "retry": _Words(map(self._retry_word, verdicts)),
         }
         self._by_answer: dict[str, _Column] = {"unread": self._unread_words()}
@@ -457,7 +457,3 @@ class _Flags:
 
 _Column = _Words | _ListedWords | _Flags
 """A column that follows from a number."""
-
-
-def _lifted_by(status: pb.Status) -> str:
-    return LIFTED_BY.word(status.lifted_by)

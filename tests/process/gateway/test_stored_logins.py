@@ -28,7 +28,7 @@ from callability.gateway.offline import LoggedIn, LoggedOut, log_in, log_out
 from callability.gateway.runtime.runtime import GatewayOptions, open_gateway
 from callability.gateway.upstream import login_store
 from callability.gateway.upstream.failure import UpstreamError
-from callability.gateway.upstream.login_store import LoginStore
+from callability.gateway.upstream.login_store import StoredLogin
 from callability.gateway.upstream.target import logged_in_target
 from callability.gateway.upstream.upstream import Upstream
 from support.catalogs import Person, agent, entry, gateway, plain
@@ -88,8 +88,8 @@ async def login(config: Path) -> LoggedIn:
 async def opening(config: Path) -> str:
     """Open the server as a gateway or a command does, and return why that fails, or "" if it does not."""
     loaded = load_config(config)
-    store = LoginStore(config, in_keyring=loaded.tokens == "keyring")
-    target = logged_in_target(loaded.servers["mail"], store.of("mail"), REMEDY)
+    stored = StoredLogin(config, "mail", in_keyring=loaded.tokens == "keyring")
+    target = logged_in_target(loaded.servers["mail"], stored, REMEDY)
     upstream = Upstream("mail", target, open_seconds=PATIENT)
     upstream.start()
     try:
@@ -417,7 +417,7 @@ async def test_a_server_over_events_is_authorized_like_another(provider: OAuthPr
     expire(config)
     provider.requests.clear()
     server = load_config(config).servers["mail"]
-    upstream = Upstream("mail", logged_in_target(server, LoginStore(config).of("mail"), REMEDY), open_seconds=PATIENT)
+    upstream = Upstream("mail", logged_in_target(server, StoredLogin(config, "mail"), REMEDY), open_seconds=PATIENT)
     async with connected(upstream) as it:
         assert provider.requests[:2] == ["POST /token", "GET /mcp/sse"]
         assert [tool.name for tool in it.tools] == ["greet", "secret"]

@@ -31,7 +31,7 @@ from callability.gateway.policy_client import PolicyClient, most_careful
 from callability.gateway.upstream.authorization import Authorization, Redirect
 from callability.gateway.upstream.failure import Failure
 from callability.gateway.upstream.listing import Witness, witness_nothing
-from callability.gateway.upstream.login_store import LoginStore, StoredLogin, StoreUnavailable
+from callability.gateway.upstream.login_store import StoredLogin, StoreUnavailable
 from callability.gateway.upstream.target import target_of
 from callability.gateway.upstream.upstream import Upstream
 from callability.process.background import begin_task
@@ -362,7 +362,7 @@ class Catalog:
             self._report_change(name)
 
         environment = with_secrets(config.secrets, self._environment) if config.secrets else self._environment
-        stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(name)
+        stored = StoredLogin(config.path, name, in_keyring=config.tokens == "keyring")
         witness = self._witness
         return Switch(name, entry, config.deadlines, self._classifier, note_change, environment, witness, stored)
 

@@ -45,12 +45,8 @@ def _record_changes(
         yield Change.APPROVAL, {**about, "before": was[1], "after": new.sha256, **by}
 
 
-def _nothing_listed(_: str) -> Iterable[str]:
-    return ()
-
-
 def config_changes(
-    before: Config, now: Config, listed: Callable[[str], Iterable[str]] = _nothing_listed
+    before: Config, now: Config, listed: Callable[[str], Iterable[str]] = lambda _: ()
 ) -> Iterator[Decided]:
     """Yield what differs between two readings of the config: of its servers, their tools, and its agents.
 

@@ -165,7 +165,8 @@ def written_secrets(config: Path) -> Mapping[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise refusal(Place(str(path)), "unreadable-file", _cannot_be_read(error)) from error
+        why = f"cannot be read: {(error.strerror or 'error').lower()}"
+        raise refusal(Place(str(path)), "unreadable-file", why) from error
     if _is_open(status):
         hint = f"run `chmod 600 {path}`"
         raise refusal(Place(str(path)), "open-secrets", "holds secrets, and others than its owner may read it", hint)
@@ -234,10 +235,6 @@ def _secret_value(written: str) -> str | None:
         found = _SINGLE.fullmatch(written)
         return found[1] if found else None
     return written
-
-
-def _cannot_be_read(error: OSError) -> str:
-    return f"cannot be read: {(error.strerror or 'error').lower()}"
 
 
 def find_node(root: Node, location: Iterable[int | str]) -> tuple[Node, Node]:

@@ -31,7 +31,7 @@ from callability.gateway.runtime.watched_files import Edit, Files, FirstForms, L
 from callability.gateway.tools.decisions import Decisions, phrases
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream.listing import UpstreamTool, Witness, witness_nothing
-from callability.gateway.upstream.login_store import LoginStore
+from callability.gateway.upstream.login_store import StoredLogin
 from callability.gateway.upstream.target import Target, logged_in_target
 from callability.gateway.upstream.upstream import REST_SECONDS, Upstream
 from callability.process.background import begin_task, end_tasks, in_background
@@ -151,7 +151,7 @@ class UpstreamPool:
         begin_task(_close_member(member), self._closing, f"closing {member.upstream.name}")
 
     def _member(self, name: str, server: ServerConfig, config: Config, *, is_wanted: bool) -> _Member:
-        stored = LoginStore(config.path, in_keyring=config.tokens == "keyring").of(name)
+        stored = StoredLogin(config.path, name, in_keyring=config.tokens == "keyring")
         remedy = f": run {phrases(config.path, None).login(name)}"
         target = logged_in_target(server, stored, remedy, config.environment)
         wanted = _Wanted(target, server.quarantined, is_wanted, stored.login_id() if server.url else "")

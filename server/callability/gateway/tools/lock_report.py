@@ -9,6 +9,7 @@ from typing import Any, Literal
 from callability.adapter import Phrases
 from callability.adapter.judgement import status_of
 from callability.client import PolicyUnavailable
+from callability.client.inventory import HINTS
 from callability.contract.enum_words import LIFTED_BY, PATH_END, RETRY
 from callability.contract.finding import as_code, nearest
 from callability.contract.vocabulary import EDIT_LABELS, NO_LABEL
@@ -182,9 +183,7 @@ class FactSources:
         if listed is None:
             return _UNLISTED
         said = listed.annotations.HasField(hint)  # type: ignore[arg-type]  # the policy names the fields of the contract
-        return (
-            f"the server says so by `{_HINTS[hint]}`" if said else f"`{_HINTS[hint]}` is left out: the default of MCP"
-        )
+        return f"the server says so by `{HINTS[hint]}`" if said else f"`{HINTS[hint]}` is left out: the default of MCP"
 
     def _find_declaration(self, fact: str) -> FactSource:
         config = self._known.config
@@ -202,12 +201,6 @@ class FactSources:
 
 
 _UNLISTED = "not known: the definition of the tool has not been read"
-_HINTS = {
-    "read_only": "readOnlyHint",
-    "destructive": "destructiveHint",
-    "idempotent": "idempotentHint",
-    "open_world": "openWorldHint",
-}
 
 
 Report = dict[str, Any]

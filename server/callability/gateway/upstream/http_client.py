@@ -152,7 +152,8 @@ class HttpClient(httpx2.AsyncClient):
             exchange.failure = error.failure
         except httpx2.RequestError as error:
             if _is_of_provider(error):
-                exchange.failure = _not_renewed(transport_failure(error))
+                failure = transport_failure(error)
+                exchange.failure = NotRenewed(failure.words, failure.kind).failure
             else:
                 http_response.note(error, exchange)
         except Exception as error:
@@ -243,10 +244,6 @@ def _is_of_provider(error: httpx2.RequestError) -> bool:
     except RuntimeError:
         # It has no request.
         return False
-
-
-def _not_renewed(failure: Failure) -> Failure:
-    return NotRenewed(failure.words, failure.kind).failure
 
 
 def _place(error: Exception) -> str:

@@ -71,28 +71,17 @@ class _Marker(BaseModel):
     kept_in: Literal["keyring"]
 
 
-class LoginStore:
-    """The records of all servers of a config, in a directory beside it that no other user may read.
+class StoredLogin:
+    """The record of one server, in a directory beside the config that no other user may read.
 
-    With `in_keyring`, only the id of each login is in its file, and the rest in the system's keyring.
+    It is written under the lock, whole or not at all. With `in_keyring`, only the id of the login is in its file, and
+    the rest in the system's keyring.
     """
 
-    def __init__(self, config: Path, *, in_keyring: bool = False) -> None:
-        self._directory = config.absolute().parent / DIRECTORY
-        self._in_keyring = in_keyring
-
-    def of(self, server: str) -> StoredLogin:
-        """Return the place of one server's record."""
-        return StoredLogin(server, self._directory, in_keyring=self._in_keyring)
-
-
-class StoredLogin:
-    """The record of one server. It is written under the lock, whole or not at all."""
-
-    def __init__(self, server: str, directory: Path, *, in_keyring: bool) -> None:
+    def __init__(self, config: Path, server: str, *, in_keyring: bool = False) -> None:
         self.server = server
-        self._directory = directory
-        self._path = directory / f"{server}.json"
+        self._directory = config.absolute().parent / DIRECTORY
+        self._path = self._directory / f"{server}.json"
         self._entry = str(self._path)
         self._in_keyring = in_keyring
 
