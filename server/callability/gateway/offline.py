@@ -126,12 +126,8 @@ async def _inspect(config: Config, server: str) -> Inspected:
     remedy = f": run {phrases(config.path, None).login(server)}"
     target = logged_in_target(reached, stored, remedy, config.environment)
     upstream = Upstream(server, target, open_seconds=open_seconds(config, reached))
-    upstream.start()
-    failure = ""
     try:
-        await upstream.wait_until_open()
-    except UpstreamError as error:
-        failure = str(error)
+        failure = await _failure_of(upstream)
     finally:
         # Only then its last lines have been read.
         await upstream.close()

@@ -27,11 +27,12 @@ from callability.kernel.results import (
     ToolMessages,
     gaps_of,
 )
-from callability.kernel.rule_set import Fact, RuleSet, Verdict
+from callability.kernel.rule_set import Fact, RuleSet, Status, Verdict
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2
 from callability.v1 import policy_service_pb2 as policy_pb
 
+_Info = TypeVar("_Info")
 _SUBJECTS = {
     bundle_pb2.FACT_SUBJECT_SERVER: policy_pb.FACT_SUBJECT_SERVER,
     bundle_pb2.FACT_SUBJECT_TOOL: policy_pb.FACT_SUBJECT_TOOL,
@@ -48,42 +49,34 @@ def description(policy: LocalPolicy) -> policy_pb.GetPolicyResponse:
         semantics=policy.semantics,
         bundle_digest=policy.digest,
         rule_sets=[rule_set_message(name, each, policy.actions) for name, each in sorted(policy.rule_sets.items())],
-        statuses=[
-            policy_pb.StatusInfo(
-                status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
-                name=status.name,
-                lifted_by=LIFTED_BY.numbers[status.lifted_by],
-                retry=RETRY.numbers[status.retry],
-            )
-            for status in policy.callability.question.statuses
-        ],
+        statuses=[_info(policy_pb.StatusInfo, status) for status in policy.callability.question.statuses],
         actions=[
             policy_pb.Action(
                 name=action.name, owner=LIFTED_BY.numbers[action.owner], fact=action.fact or "", phrase=action.phrase
             )
             for action in policy.actions
         ],
-        load_statuses=[
-            policy_pb.LoadStatusInfo(
-                status=status.number,  # type: ignore[arg-type]  # as above
-                name=status.name,
-                lifted_by=LIFTED_BY.numbers[status.lifted_by],
-                retry=RETRY.numbers[status.retry],
-            )
-            for status in policy.load_outcome.question.statuses
-        ],
+        load_statuses=[_info(policy_pb.LoadStatusInfo, status) for status in policy.load_outcome.question.statuses],
         enable_statuses=[
-            policy_pb.EnableStatusInfo(
-                status=status.number,  # type: ignore[arg-type]  # as above
-                name=status.name,
-                lifted_by=LIFTED_BY.numbers[status.lifted_by],
-                retry=RETRY.numbers[status.retry],
+            _info(
+                policy_pb.EnableStatusInfo,
+                status,
                 error=status.error,
-                entry=status.entry,  # type: ignore[arg-type]  # as above
+                entry=status.entry,
                 tools_changed=status.tools_changed,
             )
             for status in policy.enable_outcome.question.statuses
         ],
+    )
+
+
+def _info(message: Callable[..., _Info], status: Status, **more: bool | int) -> _Info:
+    return message(
+        status=status.number,
+        name=status.name,
+        lifted_by=LIFTED_BY.numbers[status.lifted_by],
+        retry=RETRY.numbers[status.retry],
+        **more,
     )
 
 
