@@ -130,11 +130,11 @@ class Layout:
             indent = self._indent(begin)
             own_line = len(indent) == self._column_of(begin) and last.start_mark.line > node.start_mark.line
             between = f",{self._spelling.line_end}{indent}" if own_line else ", "
-            return ((end, end, "".join(f"{between}{self._spelling.item(each)}" for each in more)),)
+            return ((end, end, "".join(f"{between}{self._spelling.value(each)}" for each in more)),)
         indent = " " * node.start_mark.column
         at = self._end_of_line(end)
         line_end = self._spelling.line_end
-        return ((at, at, "".join(f"{line_end}{indent}- {self._spelling.item(each)}" for each in more)),)
+        return ((at, at, "".join(f"{line_end}{indent}- {self._spelling.value(each)}" for each in more)),)
 
     def _without(self, node: SequenceNode, index: int, gone: list[int]) -> tuple[Splice, ...]:
         spans = [(item.start_mark.index, self._end(item)) for item in node.value]

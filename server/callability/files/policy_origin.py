@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO
 
 from callability.contract.finding import Finding, Place
 from callability.files import bundle_worker, document
-from callability.files.policy_source import PolicySource, ReadBundle, followed_files, refused_source, source_in
+from callability.files.policy_source import PolicySource, ReadBundle, policy_files, refused_source, source_in
 from callability.kernel.envelope import MAX_BYTES
 from callability.process.child import Child, NoOutput
 
@@ -23,8 +22,8 @@ class PolicyDirectory:
     path: Path
 
     def watched_paths(self) -> tuple[Path, ...]:
-        """Return the directory, its files, and new ones."""
-        return followed_files(self.path)
+        """Return the directory, which may be replaced, its files, and new ones."""
+        return (self.path, self.path / "new", *policy_files(self.path))
 
     def source(self) -> PolicySource:
         """Return the files in the directory."""
@@ -92,17 +91,13 @@ def _open(bundle: ReadBundle) -> PolicySource:
     try:
         child = Child(bundle_worker.__name__)
         try:
-            source = pickle.loads(child.exchange(pickle.dumps(bundle), OPEN_SECONDS, _whole))
+            source = pickle.loads(child.exchange(pickle.dumps(bundle), OPEN_SECONDS, lambda output: output.read()))
         finally:
             child.end()
     except NoOutput as error:
         return refused_source(Finding(Place(bundle.file), "check-failed", f"could not be opened: {error}"))
     assert isinstance(source, PolicySource)
     return source
-
-
-def _whole(output: IO[bytes]) -> bytes:
-    return output.read()
 
 
 PolicyOrigin = PolicyDirectory | BundleOrigin

@@ -85,11 +85,6 @@ def source_in(directory: Path) -> PolicySource:
     return read_source(policy_files(directory), directory)
 
 
-def followed_files(directory: Path) -> tuple[Path, ...]:
-    """Return the paths to watch for edits: the directory, which may be replaced, its files, and new ones."""
-    return (directory, directory / "new", *policy_files(directory))
-
-
 def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
     """Read the files of a policy, in any order."""
     paths = sorted(paths, key=lambda path: path.name)

@@ -28,7 +28,7 @@ class Spelling:
 
     def flow(self, tree: Value | Tree) -> str:
         """Write a value, or a mapping within braces, in one line."""
-        return f"{{{self.entries(tree)}}}" if isinstance(tree, Mapping) else self._value(tree)
+        return f"{{{self.entries(tree)}}}" if isinstance(tree, Mapping) else self.value(tree)
 
     def entries(self, tree: Tree) -> str:
         """Write what stands within the braces of a mapping, in one line."""
@@ -47,20 +47,17 @@ class Spelling:
             return f"{indent}{self._key(key)}: {{{self.line_end}{inner}{self.line_end}{indent}}}"
         return f"{indent}{self._key(key)}:{self.line_end}{inner}"
 
-    def item(self, text: str) -> str:
-        """Write an item of a list; in YAML a hyphen or a number is quoted too."""
-        return self._value(text)
-
     def _key(self, key: str) -> str:
         return key if self._is_plain(_PLAIN_KEY, key) else self._quote(key)
 
-    def _value(self, value: Value) -> str:
+    def value(self, value: Value) -> str:
+        """Write a value, or an item of a list; in YAML a hyphen or a number is quoted too."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, int | float):
             return json.dumps(value)
         if not isinstance(value, str):
-            return f"[{', '.join(map(self.item, value))}]"
+            return f"[{', '.join(map(self.value, value))}]"
         return value if self._is_plain(_PLAIN_VALUE, value) else self._quote(value)
 
     def _is_plain(self, pattern: re.Pattern[str], text: str) -> bool:

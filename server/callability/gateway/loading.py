@@ -562,7 +562,8 @@ class Supervisor:
             outcome = await loader.load(
                 self._upstream, retry_scheduled=True, report=self._take, begin=self._classify.clear
             )
-            is_known = self._upstream.is_rechecked and rechecked is not None and _is_alike(outcome, rechecked)
+            earlier = rechecked if self._upstream.is_rechecked else None
+            is_known = earlier is not None and (outcome.status, outcome.error) == (earlier.status, earlier.error)
         finally:
             self._upstream.is_rechecked = False
         self._load_one.set()
@@ -591,10 +592,6 @@ class Supervisor:
 def longer(pause: float, first_pause: float) -> float:
     """Return the pause after a pause, in seconds: twice as long, up to ten minutes or to the first pause."""
     return min(2 * pause, max(LONGEST_PAUSE, first_pause))
-
-
-def _is_alike(outcome: LoadOutcome, earlier: LoadOutcome) -> bool:
-    return (outcome.status, outcome.error) == (earlier.status, earlier.error)
 
 
 def _opened_meanwhile(upstream: Upstream) -> LoadOutcome:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import IO, Any
+from typing import Any
 
 from callability.process.child import Child
 
@@ -22,13 +22,9 @@ async def output_of(module: str, task: bytes, seconds: float) -> bytes:
     # Not asyncio's own: under uvloop the end of a child's pipe can go unnoticed.
     child = Child(module)
     try:
-        return await asyncio.to_thread(child.exchange, task, seconds, _whole)
+        return await asyncio.to_thread(child.exchange, task, seconds, lambda output: output.read())
     finally:
         child.end()
-
-
-def _whole(output: IO[bytes]) -> bytes:
-    return output.read()
 
 
 @asynccontextmanager
