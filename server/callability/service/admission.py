@@ -11,7 +11,7 @@ from contextvars import Context as ContextVariables
 from contextvars import copy_context
 from inspect import isasyncgen
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -19,12 +19,9 @@ from callability.process import logs
 from callability.process.address import DIRECT
 from callability.process.logs import REQUEST_ID
 from callability.service.callers import ServiceError, ShuttingDown, TooManyAtOnce
-from callability.service.edge import SHARED_PEER, Answer, Method, Places, abort, refusal, refusing
+from callability.service.edge import SHARED_PEER, Answer, Context, Handler, Method, Places, abort, refusal, refusing
 from callability.service.guard import Guard
 from callability.service.metrics import CallMetrics
-
-if TYPE_CHECKING:
-    from callability.service.edge import Context, Handler
 
 TURN = 0.0002
 """Seconds of deciding, after which calls that gRPC has passed on arrive: one that is short is decided at once."""

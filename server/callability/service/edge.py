@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 from types import coroutine
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 from google.protobuf import any_pb2
@@ -28,9 +28,9 @@ from callability.process.logs import REQUEST_ID
 from callability.service.callers import InternalError, ServiceError, ShuttingDown, TooManyAtOnce
 from callability.service.metrics import CallMetrics, MethodCalls
 
-if TYPE_CHECKING:
-    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
-    Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
+# Only the stubs of gRPC have parameters.
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import aclosing, suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import grpc
@@ -33,11 +33,8 @@ from callability.service.callers import (
     presented_names,
     right_of,
 )
-from callability.service.edge import SHARED_PEER, abort, refusal, refusing
+from callability.service.edge import SHARED_PEER, Context, Handler, abort, refusal, refusing
 from callability.service.metrics import CallMetrics
-
-if TYPE_CHECKING:
-    from callability.service.edge import Context, Handler
 
 _TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 """The connections of this machine, or of its container, as Linux reports them."""

@@ -6,7 +6,7 @@ The library's servicer of reflection does not find the file of a method, and ser
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -16,10 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2 as pb
 
 from callability.kernel.calls import parse
 from callability.kernel.limits import InvalidRequest
-from callability.service.edge import Ended, ReadingPlaces, abort, at_most, check_request, conversing, refusal
-
-if TYPE_CHECKING:
-    from callability.service.edge import Context, Handler
+from callability.service import edge
 
 SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 _REQUEST_BYTES = 4_096
@@ -29,16 +26,16 @@ _POOL = descriptor_pool.Default()
 class Reflection:
     """Describes services and what their messages consist of."""
 
-    def __init__(self, services: Collection[str], reading: ReadingPlaces, ended: Ended) -> None:
+    def __init__(self, services: Collection[str], reading: edge.ReadingPlaces, ended: edge.Ended) -> None:
         self._reading = reading
         self._ended = ended
         self._services = sorted({*services, *SERVICES})
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, edge.Handler]:
         """What answers each method, by its path."""
         return {
-            path: conversing(self.answer, path, _REQUEST_BYTES, self._reading, self._ended)
+            path: edge.conversing(self.answer, path, _REQUEST_BYTES, self._reading, self._ended)
             for path in (f"/{service}/ServerReflectionInfo" for service in SERVICES)
         }
 
@@ -124,10 +121,10 @@ _WATCH = f"/{SERVICE}/Watch"
 class Health:
     """Whether services answer calls."""
 
-    def __init__(self, reading: ReadingPlaces, ended: Ended) -> None:
+    def __init__(self, reading: edge.ReadingPlaces, ended: edge.Ended) -> None:
         self._servicer: Any = health.aio.HealthServicer()
         self._reading = reading
-        self._received = at_most(_REQUEST_BYTES, ended)
+        self._received = edge.at_most(_REQUEST_BYTES, ended)
 
     async def serving(self, *services: str) -> None:
         """Report services as SERVING."""
@@ -139,7 +136,7 @@ class Health:
         await self._servicer.enter_graceful_shutdown()
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, edge.Handler]:
         """What answers each method, by its path."""
         written = health_pb2.HealthCheckResponse.SerializeToString
         return {
@@ -147,16 +144,16 @@ class Health:
             _WATCH: grpc.stream_stream_rpc_method_handler(self._watch, self._received, written),
         }
 
-    async def _check(self, _requests: object, context: Context) -> health_pb2.HealthCheckResponse:
+    async def _check(self, _requests: object, context: edge.Context) -> health_pb2.HealthCheckResponse:
         reply: health_pb2.HealthCheckResponse = await self._servicer.Check(await self._request(CHECK, context), context)
         return reply
 
-    async def _watch(self, _requests: object, context: Context) -> None:
+    async def _watch(self, _requests: object, context: edge.Context) -> None:
         await self._servicer.Watch(await self._request(_WATCH, context), context)
 
-    async def _request(self, path: str, context: Context) -> health_pb2.HealthCheckRequest:
+    async def _request(self, path: str, context: edge.Context) -> health_pb2.HealthCheckRequest:
         request = await self._reading.request(path, context, context.peer())
         try:
-            return parse(health_pb2.HealthCheckRequest, check_request(request))
+            return parse(health_pb2.HealthCheckRequest, edge.check_request(request))
         except InvalidRequest as error:
-            await abort(context, refusal(error))
+            await edge.abort(context, edge.refusal(error))
