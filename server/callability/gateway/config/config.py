@@ -179,7 +179,7 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
 
 def awaited_config(path: Path) -> Config:
     """Return the config of a gateway that waits for the errors of its file to be corrected: no server, and no agent."""
-    return Config(path, {}, None, {}, Deadlines(), (), document.parse(b"{}", str(path)), is_awaited=True)
+    return Config(path, {}, None, {}, model.Deadlines(), (), document.parse(b"{}", str(path)), is_awaited=True)
 
 
 def _place_env_files(path: Path, entries: Mapping[str, _Entry]) -> Mapping[str, _Entry]:
