@@ -260,9 +260,13 @@ def _make_plan(
     except Unusable as error:
         if isinstance(error, plan.UnusableSource) and not all_of_them:
             raise
-        for line in str(error).splitlines():
-            typer.echo(escape(line), err=True)
-        leave(_NOTHING, 1)
+        _leave_with_lines(error)
+
+
+def _leave_with_lines(error: Unusable) -> NoReturn:
+    for line in str(error).splitlines():
+        typer.echo(escape(line), err=True)
+    leave(_NOTHING, 1)
 
 
 def _executable() -> tuple[str, ...]:
@@ -400,7 +404,7 @@ def _undo(config: Path, client: McpClient | None, command: str, *, yes: bool, dr
     try:
         undo = plan_undo(config.absolute(), client.name if client else "")
     except Unusable as error:
-        leave(f"{escape(str(error))}; {_NOTHING}", 1)
+        _leave_with_lines(error)
     if not undo.lines:
         what = f"{client.title} is not installed" if client else "nothing was set up, or all of it was undone"
         typer.echo(f"nothing to undo: {what}, by the record beside {escape(str(config))}")

@@ -5,7 +5,7 @@ Everything is worked out before anything is written: what cannot be undone refus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -47,28 +47,37 @@ def plan_undo(config: Path, client: str = "") -> Undo:
     """Return the undo of every setup of a config, or only of the installations in a client.
 
     Raises:
-        Unusable: something cannot be undone; the message says what, and what to do.
+        Unusable: something cannot be undone; the message has a line for each file, and says what to do.
     """
     runs = read_record(config)
     undo = Undo()
     contents: dict[Path, bytes | None] = {}
     touched: dict[Path, FileChange] = {}
+    kept_there: dict[Path, set[str]] = {}
+    faults: dict[Path, str] = {}
     left: list[Run] = []
     for run in reversed(runs):
         chosen = [each for each in run.installed if not client or each.client == client]
         for change in run.files:
             entries = [each for each in chosen if each.path == change.path]
-            if entries:
-                path = Path(change.path)
-                contents[path] = _restore_file(config, change, entries, contents.get(path, _current_bytes(path)))
-                touched[path] = change
+            path = Path(change.path)
+            if entries and path not in faults:
+                now = contents[path] if path in contents else _current_bytes(path)
+                try:
+                    contents[path], kept_names = _restore_file(config, change, entries, now)
+                    kept_there.setdefault(path, set()).update(kept_names)
+                    touched[path] = change
+                except Unusable as error:
+                    faults[path] = str(error)
         if client:
             rest = tuple(each for each in run.installed if each not in chosen)
             paths = {each.path for each in rest}
             left.append(replace(run, installed=rest, files=tuple(each for each in run.files if each.path in paths)))
+    if faults:
+        raise Unusable("\n".join(faults.values()))
     for path, data in contents.items():
         is_whole = ("" if data is None else document.digest(data)) == touched[path].before
-        undo.lines.append(f"{path}: {_promise(path, data, is_whole=is_whole)}")
+        undo.lines.append(f"{path}: {_promise(path, data, is_whole=is_whole, kept=kept_there[path])}")
         undo.writes.append(partial(_write_file, path, data))
     agents = {each.agent for run in runs for each in run.installed if each.client == client} if client else None
     if not runs or (client and not agents):
@@ -95,22 +104,27 @@ def write_undo(config: Path, undo: Undo) -> None:
             write()
 
 
-def _restore_file(config: Path, change: FileChange, entries: list[Installed], now: bytes | None) -> bytes | None:
-    """Return what a file is after an undo; None if there is none."""
+def _restore_file(
+    config: Path, change: FileChange, entries: list[Installed], now: bytes | None
+) -> tuple[bytes | None, set[str]]:
+    """Return what a file is after an undo, None if there is none, and its servers that stand in the way of taken ones.
+
+    A file that is gone, as after its client was removed, comes back: its servers are nowhere else.
+    """
     digest = "" if now is None else document.digest(now)
     if digest == change.before:
-        return now
+        return now, set()
     before = backup_of(config, change).read_bytes() if change.backup else None
-    if digest == change.after:
-        return before
-    if now is None:
-        raise Unusable(f"{change.path}: is gone; its copy is `{backup_of(config, change)}`")
+    if now is None or digest == change.after:
+        return before, set()
+    kept: set[str] = set()
     for entry in entries:
-        now = _put_servers_back(entry, before, now)
-    return now
+        now, names = _put_servers_back(entry, before, now)
+        kept |= names
+    return now, kept
 
 
-def _put_servers_back(entry: Installed, before: bytes | None, now: bytes) -> bytes:
+def _put_servers_back(entry: Installed, before: bytes | None, now: bytes) -> tuple[bytes, set[str]]:
     path, form = Path(entry.path), ConfigForm(entry.form)
     file = ClientFile(path, form, entry.keys, now, content_of(now, form, entry.path))
     ours = file.servers.get(entry.entry_name)
@@ -121,9 +135,10 @@ def _put_servers_back(entry: Installed, before: bytes | None, now: bytes) -> byt
     old: Mapping[str, Any] = {}
     if before is not None:
         old = ClientFile(path, form, entry.keys, before, content_of(before, form, entry.path)).servers
-    there = file.servers.keys() - {entry.entry_name}
+    there = {name: each for name, each in file.servers.items() if name != entry.entry_name}
     back = {name: old[name] for name in entry.removed if name in old and name not in there}
-    return with_members(file, [entry.entry_name] if ours is not None else [], back)
+    kept = {name for name in entry.removed if name in old and name in there and old[name] != there[name]}
+    return with_members(file, [entry.entry_name] if ours is not None else [], back), kept
 
 
 def _undo_config(config: Path, runs: tuple[Run, ...], undo: Undo, agents: set[str] | None) -> None:
@@ -142,13 +157,17 @@ def _undo_config(config: Path, runs: tuple[Run, ...], undo: Undo, agents: set[st
         _undo_secrets(config, data, runs, undo)
 
 
-def _promise(path: Path, data: bytes | None, *, is_whole: bool) -> str:
-    """Return what an undo will do to a file."""
-    if _current_bytes(path) == data:
-        return "is as it was"
+def _promise(path: Path, data: bytes | None, *, is_whole: bool, kept: Collection[str] = ()) -> str:
+    """Return what an undo will do to a file; `kept` are its servers that stand in the way of taken ones."""
+    now = _current_bytes(path)
+    stays = f"; {list_names(sorted(kept))} there stays, and the one that was taken is lost" if kept else ""
+    if now == data:
+        return f"{'is as it was' if is_whole else 'stays as it is'}{stays}"
     if data is None:
         return "will be removed"
-    return "will be restored, byte for byte" if is_whole else "will get its servers back, and nothing else changes"
+    gone = "is gone; " if now is None else ""
+    what = "will be restored, byte for byte" if is_whole else "will get its servers back, and nothing else changes"
+    return f"{gone}{what}{stays}"
 
 
 def _is_chain(changes: list[FileChange]) -> bool:
@@ -237,8 +256,10 @@ def _current_bytes(path: Path) -> bytes | None:
 def _write_file(path: Path, data: bytes | None) -> None:
     if data is None:
         path.unlink(missing_ok=True)
-    elif _current_bytes(path) != data:
-        replace_file(path.resolve(), data)
+    elif (now := _current_bytes(path)) != data:
+        path.resolve().parent.mkdir(parents=True, exist_ok=True)
+        # What is gone may have secrets, and had a mode that nobody knows now.
+        replace_file(path.resolve(), data, mode=0o600 if now is None else None)
 
 
 def _remove_backups(paths: list[Path]) -> None:

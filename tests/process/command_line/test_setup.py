@@ -660,6 +660,55 @@ def test_an_undo_says_what_it_will_do_before_a_person_agrees(home: Path) -> None
     assert secrets.read_text() == f"OLD={SECRET}x\n"
 
 
+def test_an_undo_names_every_file_that_stands_in_its_way(home: Path) -> None:
+    """And not one at each try; what it says to do lets the next one succeed."""
+    clients = [client for client in CLIENTS if client.name in ("cursor", "codex", "goose")]
+    paths = {client.name: _written(client, home) for client in clients}
+    before = {path: path.read_bytes() for path in paths.values()}
+    run("setup", "--yes")
+    installed = {path: path.read_bytes() for path in paths.values()}
+    for name in ("cursor", "codex"):
+        paths[name].write_bytes(installed[paths[name]].replace(b"connect", b"connected"))
+    paths["goose"].write_bytes(installed[paths["goose"]] + b"broken: [\n")
+    done = callability("setup", "--undo", "--yes")
+    assert done.returncode == 1
+    for name in ("cursor", "codex"):
+        assert (
+            f"{paths[name]}: the entry `callability` was edited; remove it by hand, and run this again" in done.stderr
+        )
+    assert f"{paths['goose']}:" in done.stderr
+    for path, data in installed.items():
+        path.write_bytes(data)
+    run("setup", "--undo", "--yes")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_an_undo_restores_a_file_that_is_gone(home: Path) -> None:
+    """As after its client was removed: it does not stand in the way of the other clients, and no server is lost."""
+    gone, other = (_written(client, home) for client in CLIENTS if client.name in ("cursor", "windsurf"))
+    before = {path: path.read_bytes() for path in (gone, other)}
+    run("setup", "--yes")
+    gone.unlink()
+    gone.parent.rmdir()
+    assert f"{gone}: is gone; will be restored, byte for byte" in run("setup", "--undo", "--yes").splitlines()
+    assert {path: path.read_bytes() for path in before} == before
+    assert stat.S_IMODE(gone.stat().st_mode) == 0o600
+
+
+def test_an_undo_names_a_server_that_a_person_has_put_in_the_place_of_a_taken_one(home: Path) -> None:
+    """The later one stays, and a person reads that before agreeing to lose the earlier one."""
+    path = home / ".cursor/mcp.json"
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"one": {"command": "/bin/one"}}}')
+    run("setup", "--yes")
+    later = {"mcpServers": {"one": {"command": "/bin/other"}}}
+    path.write_text(json.dumps(later))
+    said = f"{path}: stays as it is; `one` there stays, and the one that was taken is lost"
+    assert said in run("setup", "--undo", "--dry-run").splitlines()
+    run("setup", "--undo", "--yes")
+    assert json.loads(path.read_text()) == later
+
+
 def test_an_earlier_entry_of_ours_is_replaced_and_comes_back(home: Path) -> None:
     """Also where the client has written its file since; a client of which nothing can be taken stays as it is."""
     path = home / ".cursor/mcp.json"
