@@ -249,6 +249,8 @@ def _losses(reading: RecordReading) -> dict[str, int]:
         "damaged_lines": reading.damaged,
         "torn_lines": reading.torn,
         "processes_without_an_end": reading.unended,
+        "copied_records": reading.copies,
+        "unchecked_files": reading.unchecked,
     }
 
 
@@ -337,6 +339,10 @@ def _loss_text(reading: RecordReading, repeated: int) -> Iterator[str]:
         yield f"{number_of(reading.lost, 'record')} lost"
     if reading.damaged:
         yield f"{number_of(reading.damaged, 'line')} damaged, {reading.torn:,} of them torn at the end of a file"
+    if reading.copies:
+        yield f"{number_of(reading.copies, 'record')} left out: another file of the same process has them"
+    if reading.unchecked:
+        yield f"{number_of(reading.unchecked, 'file')} not checked for lost records: not named as it was written"
     if reading.unended:
         yield f"{number_of(reading.unended, 'process')} without an end: running, or killed with what was not written"
 

@@ -74,8 +74,9 @@ class RecordReading:
     """Reads records, and counts what is lost.
 
     `damaged` lines are no records; `torn` ones are damaged and the last of a file. `lost` records are numbers that are
-    missing within the files of a process, and those that a process said it lost. `unended` are processes whose last
-    record is not that of their end: they still run, or were killed.
+    missing within the files of a process, its first one included. `copies` are left out, since another file of the
+    process has them. `unchecked` files have no name of a process: a number that is missing may be in another file.
+    `unended` are processes whose last record is not that of their end: they still run, or were killed.
     """
 
     sources: tuple[_Source, ...]
@@ -84,9 +85,11 @@ class RecordReading:
     torn: int = 0
     lost: int = 0
     unended: int = 0
+    copies: int = 0
+    unchecked: int = 0
     files: int = 0
     _process: str = field(default="", init=False)
-    _last: int = field(default=0, init=False)
+    _last: int | None = field(default=None, init=False)
     _ended: bool = field(default=True, init=False)
 
     @property
@@ -104,7 +107,10 @@ class RecordReading:
         for source in self.sources:
             if source.process != self._process or not source.process:
                 self._finish()
-                self._process, self._last = source.process, 0
+                # The first files of a process may have been removed: then its numbers begin anywhere.
+                self._process, self._last = source.process, 0 if source.number == 1 else None
+                self._ended = not source.process
+            self.unchecked += not source.process
             if source.path is None:
                 yield from self._lines(sys.stdin.buffer, counted=False)
                 continue
@@ -122,6 +128,7 @@ class RecordReading:
             raise NoRecords(f"no line is a record: are these files of records? ({read})")
 
     def _lines(self, file: BinaryIO, *, counted: bool) -> Iterator[bytes]:
+        read = self._last or 0
         for line in file:
             head = _HEAD.match(line)
             if not line.endswith(b"\n") or (head is None and "kind" not in (object_in(line) or {})):
@@ -130,9 +137,12 @@ class RecordReading:
                 continue
             if counted and head is not None:
                 number = int(head[1])
-                if self._last and number > self._last + 1:
+                if number <= read:
+                    self.copies += 1
+                    continue
+                if self._last is not None and number > self._last + 1:
                     self.lost += number - self._last - 1
-                self._last, self._ended = number, head[2] == b"end"
+                self._last, self._ended = max(number, self._last or 0), head[2] == b"end"
             self.records += 1
             yield line
 

@@ -59,8 +59,8 @@ def recording(place: Path | str, log: Path) -> Iterator[Recording]:
         yield Recording(running, log, channel)
 
 
-def _read(directory: Path) -> dict[str, Any]:
-    done = callability("records", "stats", str(directory), "--json")
+def _read(*directories: Path) -> dict[str, Any]:
+    done = callability("records", "stats", *map(str, directories), "--json")
     assert done.returncode == 0, done.stderr
     counted: dict[str, Any] = json.loads(done.stdout)["reading"]
     return counted
@@ -103,6 +103,29 @@ def test_two_processes_in_one_directory_lose_nothing_but_what_a_killed_one_had_n
     assert ours + CALLS <= found["records"] <= ours + 2 * CALLS
     assert (found["files"], found["lost"], found["processes_without_an_end"]) == (2, 0, 1)
     assert found["damaged_lines"] == found["torn_lines"] <= 1
+
+
+def test_a_copy_counts_once_and_what_is_missing_is_counted_wherever_it_was(tmp_path: Path) -> None:
+    """At the start of a file too; of a file under another name, it is said that nobody can know."""
+    directory = tmp_path / "records"
+    with recording(directory, tmp_path / "log") as service_:
+        service_.call(CALLS)
+        service_.settle(CALLS)
+    [file] = directory.glob("*.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / file.name).write_bytes(b"".join(lines[: CALLS // 2]))
+    found = _read(copy, directory)
+    assert (found["records"], found["copied_records"], found["lost"]) == (CALLS + 1, CALLS // 2, 0)
+    (copy / file.name).write_bytes(b"".join([*lines[3:5], *lines[6:]]))
+    found = _read(copy)
+    assert (found["records"], found["lost"], found["unchecked_files"]) == (CALLS - 3, 4, 0)
+    (copy / file.name).rename(copy / "evidence.jsonl")
+    found = _read(copy)
+    assert (found["records"], found["lost"], found["unchecked_files"]) == (CALLS - 3, 0, 1)
+    (copy / file.name).touch()
+    assert _read(copy)["processes_without_an_end"] == 1
 
 
 def test_standard_output_that_nobody_reads_costs_records_that_are_counted_and_no_answer(tmp_path: Path) -> None:
