@@ -66,6 +66,7 @@ def show(
             metavar="TIME", help="Only records from then on: a time such as 2026-11-26T02:00:00Z, or 30m, 2h, 7d ago."
         ),
     ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only records from before then.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Print what is written from now on too, until it is ended.")
     ] = False,
@@ -81,12 +82,16 @@ def show(
         if given[name] not in _WORDS[name]:
             hint = did_you_mean(given[name], _WORDS[name])
             leave(f"`--{name}`: no record has {as_code(given[name])}{f' ({hint})' if hint else ''}", 2)
-    start = _start(since) if since else ""
+    start = _moment("since", since) if since else ""
+    end = _moment("until", until) if until else ""
     reading = _reading(files)
     lines = follow_records(files) if follow else reading.lines()
     for line in _read(lines):
         record = object_in(line)
-        if record is None or str(record.get("time", "")) < start:
+        if record is None:
+            continue
+        time = str(record.get("time", ""))
+        if time < start or (end and time >= end):
             continue
         if all(record.get(name) is not None and str(record[name]) == value for name, value in given.items()):
             typer.echo(line.decode("utf-8", "replace").rstrip("\n") if as_json else _line(record))
@@ -176,17 +181,18 @@ def _rules(policy: LocalPolicy) -> list[tuple[str, str]]:
     return [(questions.get(name, name), rule.id) for name, rules in policy.rule_sets.items() for rule in rules.rules]
 
 
-def _start(since: str) -> str:
+def _moment(option: str, given: str) -> str:
     """Return a time as records write it, or exit with 2."""
-    ago = re.fullmatch(r"(\d{1,6})([smhd])", since)
+    ago = re.fullmatch(r"(\d{1,6})([smhd])", given)
     try:
         if ago is not None:
             moment = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         else:
-            moment = datetime.fromisoformat(since)
+            moment = datetime.fromisoformat(given)
             moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        leave(f"`--since` must be a time such as 2026-11-26T02:00:00Z, or 30m, 2h or 7d, and is {as_code(since)}", 2)
+        wanted = "must be a time such as 2026-11-26T02:00:00Z, or 30m, 2h or 7d"
+        leave(f"`--{option}` {wanted}, and is {as_code(given)}", 2)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -206,8 +212,9 @@ def _line(record: Mapping[str, Any]) -> str:
             verdict = f": {words['status']} by {words.get('rule') or 'no rule'}" if "status" in words else ""
             unread = f", unread {escape(', '.join(map(str, record['unread'])))}" if record.get("unread") else ""
             lifted = f", lifted by {words['lifted_by']}" if record.get("lifted_by") not in (None, "none") else ""
+            policy = f", policy {_DIGEST.sub(_cut, words['revision'])}" if words.get("revision") else ""
             took = f" ({words['milliseconds']} ms)" if "milliseconds" in words else ""
-            return f"{time} {words.get('ended', '-')} {subject}{verdict}{unread}{lifted}{took}"
+            return f"{time} {words.get('ended', '-')} {subject}{verdict}{unread}{lifted}{policy}{took}"
         case "change":
             return f"{time} {_change_text(record)}"
         case _:

@@ -178,6 +178,7 @@ WRONG = {
     "schema policy": "schema policy",
     "schema records": "schema records --markdown",
     "records show": "records show good.csv --since yesterday",
+    "records show until no time": "records show good.csv --until yesterday",
     "records show of no status": "records show good.csv --status server_disabld",
     "records show of no end": "records show good.csv --ended answred",
     "records stats": "records stats good.csv --limit none",

@@ -98,6 +98,19 @@ def test_a_member_that_a_record_lacks_is_shown_as_a_dash(tmp_path: Path) -> None
     assert "(1 line was read)" in callability("records", "show", str(file)).stderr
 
 
+def test_a_part_of_the_time_is_shown_with_the_policy_of_each_decision(tmp_path: Path) -> None:
+    """From a time on, and before another one, as between an edit and its repair."""
+    file = tmp_path / "records.jsonl"
+    decision = {"kind": "decision", "question": "tool", "agent": "ada", "server": "git", "tool": "log"}
+    decision |= {"ended": "refused", "status": "disabled_by_user", "rule": "user-off", "revision": 64 * "e"}
+    times = [f"2026-11-26T14:{minute:02}:00.000Z" for minute in (2, 3, 19, 20)]
+    file.write_text("".join(f"{json.dumps({**decision, 'time': time})}\n" for time in times))
+    shown = callability("records", "show", str(file), "--since", "2026-11-26T14:03Z", "--until", "2026-11-26T14:20Z")
+    said = "refused agent ada git:log: disabled_by_user by user-off, policy eeeeeeeeeeee"
+    assert shown.stdout.splitlines() == [f"{time} {said}" for time in times[1:3]]
+    assert "`--until` must be a time" in callability("records", "show", str(file), "--until", "14:20").stderr
+
+
 def test_each_decision_that_another_policy_makes_otherwise_is_found(tmp_path: Path) -> None:
     """The command counts all of them, by both statuses and both rules, and exits as `diff` does."""
     requests = _drawn("shipped", 300)
