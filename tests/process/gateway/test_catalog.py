@@ -310,6 +310,25 @@ async def test_enable_server_says_why_the_opening_that_it_waited_for_failed(mode
             assert 'Access denied: "it".' in text
 
 
+async def test_a_call_of_a_server_that_is_not_enabled_says_how_to_enable_it(mode: Mode, tmp_path: Path) -> None:
+    """As after a restart of the gateway, or a `disable_server`; out of the scope of the agent, the tool is unknown."""
+    catalog = {name: shelf(tmp_path, name, GREET) for name in ("greeter", "mine")}
+    agents = {"clerk": {"servers": ["mine"]}}
+    async with gateway(tmp_path, catalog, agents=agents) as gateways, agent(gateways, mode, Person(), "clerk") as it:
+        text = text_of(await it.ask("call_tool", name="mine:greet"))
+        assert text == (
+            "Not done: server `mine` is in the catalog and not enabled, so its tools are not known;"
+            " the call was not sent. Connect it with `enable_server`."
+        )
+        await it.enable("mine")
+        assert not (await it.ask("call_tool", name="mine:greet")).is_error
+        assert text_of(await it.ask("call_tool", name="mine:great")).startswith("Not called: there is no tool")
+        await it.ask("disable_server", id="mine")
+        assert text_of(await it.ask("call_tool", name="mine:greet")) == text
+        answers = [text_of(await it.ask("call_tool", name=f"{name}:greet")) for name in ("greeter", "nowhere")]
+        assert answers[0].replace("greeter", "nowhere") == answers[1]
+
+
 async def test_search_servers_takes_null_for_what_is_left_out(mode: Mode, tmp_path: Path) -> None:
     """Some clients send every argument of a schema."""
     catalog = {"greeter": shelf(tmp_path, "greeter", GREET)}

@@ -311,6 +311,17 @@ class ToolCalls:
         return error_result(f"Not done: server `{server}` {state}{NOT_SENT}. {why}")
 
     async def _unknown(self, name: str) -> Result:
-        note_unknown(hidden=self._view.inventory.hides(name.partition(":")[0]))
+        """Return the answer about a tool that does not exist, or whose server is in the catalog and not enabled.
+
+        Raises:
+            PolicyUnavailable: the service gave no answer.
+        """
+        server = name.partition(":")[0]
+        note_unknown(hidden=self._view.inventory.hides(server))
+        if server in self._view.phrases.catalog and server not in self._view.inventory.servers:
+            return error_result(
+                f"Not done: server `{server}` is in the catalog and not enabled, so its tools are not known{NOT_SENT}."
+                " Connect it with `enable_server`."
+            )
         judgement = await self._view.decisions.judge(self._view.inventory.known_servers().values())
         return unknown_tool(name, (tool.name for tool in judgement.callable))
