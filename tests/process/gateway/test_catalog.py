@@ -318,7 +318,7 @@ async def test_a_call_of_a_server_that_is_not_enabled_says_how_to_enable_it(mode
         text = text_of(await it.ask("call_tool", name="mine:greet"))
         assert text == (
             "Not done: server `mine` is in the catalog and not enabled, so its tools are not known;"
-            " the call was not sent. Connect it with `enable_server`."
+            " the call was not sent. `enable_server` connects it."
         )
         await it.enable("mine")
         assert not (await it.ask("call_tool", name="mine:greet")).is_error

@@ -240,7 +240,7 @@ async def test_an_entry_that_is_removed_is_disconnected(mode: Mode, provider: OA
             await it.notified(1)
             _edit(tmp_path, other)
             await it.notified(2)
-            await has_no_trace(it)
+            await has_no_trace(it, in_catalog=False)
             is_no_connection(await it.enable(), "unknown_server")
             assert provider.connections == 1
 

@@ -321,7 +321,7 @@ class ToolCalls:
         if server in self._view.phrases.catalog and server not in self._view.inventory.servers:
             return error_result(
                 f"Not done: server `{server}` is in the catalog and not enabled, so its tools are not known{NOT_SENT}."
-                " Connect it with `enable_server`."
+                " `enable_server` connects it."
             )
         judgement = await self._view.decisions.judge(self._view.inventory.known_servers().values())
         return unknown_tool(name, (tool.name for tool in judgement.callable))
