@@ -1,12 +1,16 @@
-"""Messages over stdio that cannot be read: each is answered, and the session goes on."""
+"""Messages that cannot be read: each is answered, and over stdio the session goes on."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
+from support.gateway_in_process import http_gateway
 from support.gateway_requests import INITIALIZE
 from support.gateways import write_config
 from support.running import COMMAND
@@ -83,3 +87,20 @@ def test_what_needs_no_answer_gets_none(tmp_path: Path) -> None:
     response, notification = {"id": 1, "result": 5}, {"method": "notifications/x"}
     messages = (json.dumps({"jsonrpc": "2.0", **each}).encode() for each in (response, notification))
     assert _answers(tmp_path, b"", b"  ", *messages) == []
+
+
+def test_over_http_the_error_is_one_line_without_names_of_the_program(tmp_path: Path) -> None:
+    """And the session goes on; nothing of the request is sent back but its id."""
+    headers = {"Accept": "application/json, text/event-stream"}
+    with http_gateway(write_config(tmp_path, {})) as url, httpx2.Client() as client:
+        opened = client.post(url, json=INITIALIZE, headers=headers)
+        headers["Mcp-Session-Id"] = opened.headers["Mcp-Session-Id"]
+        client.post(url, json=INITIALIZED, headers=headers)
+        for name, (body, request, code) in CASES.items():
+            answer = client.post(url, content=body, headers={**headers, "Content-Type": "application/json"})
+            assert answer.status_code == 400, name
+            error = answer.json()["error"]
+            assert (error["code"], answer.json().get("id")) == (code, None if code == MALFORMED else request), name
+            assert "\n" not in error["message"], name
+            assert not re.search("pydantic|JSONRPC[A-Z]|input_value", error["message"]), name
+        assert client.post(url, json=PING, headers=headers).status_code == 200

@@ -19,7 +19,7 @@ from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAut
 from mcp.server.streamable_http import GET_STREAM_KEY
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.authentication import BaseUser
@@ -38,6 +38,7 @@ from callability.gateway.serving import http_connections
 from callability.gateway.serving.http_sessions import HttpAgents, HttpSessions, TooManyRequests, TooManySessions
 from callability.gateway.serving.listening import HttpPort
 from callability.gateway.serving.mcp_server import SESSION, mcp_server
+from callability.gateway.serving.streams import unreadable
 from callability.process.web_server import StopSignals, UvicornServer
 
 PIECE_BYTES = 65_536
@@ -112,6 +113,11 @@ class HttpRequests:
                 message = _message(body)
                 if not has_place and _is_request(message):
                     raise self._agents.refusal(_agent(scope))
+                if (fault := unreadable(body, message)) is not None:
+                    code, text = fault
+                    found = None if code == PARSE_ERROR else _id_of(message)
+                    await answer.refuse(HTTPStatus.BAD_REQUEST, text, scope, receive, request=found, code=code)
+                    return
                 with self._hold_id(scope, message, answer):
                     if _opens_session(scope, message):
                         await self._opening(scope, _replay(body, receive), answer)

@@ -124,7 +124,7 @@ def _limit() -> str:
     return f"{MAX_LINE_BYTES:,}"
 
 
-_MESSAGE = "Not read: the line is not a JSON-RPC request of MCP"
+_MESSAGE = "Not read: the {} is not a JSON-RPC request of MCP"
 
 
 class Incoming(Protocol):
@@ -188,24 +188,48 @@ def _answer_to(error: ValidationError) -> mcp_types.JSONRPCError | None:
     A response that cannot be read gets none either: its id is one of ours, and the client may have the same in use.
     """
     faults = error.errors(include_url=False, include_context=False)
-    if faults[0]["type"] == "json_invalid":
+    code, why = _fault_of(error)
+    if code == mcp_types.PARSE_ERROR:
         line = faults[0]["input"]
-        return _error(_id_in(line), mcp_types.PARSE_ERROR, faults[0]["msg"]) if line.strip() else None
+        return _error(_id_in(line), code, why) if line.strip() else None
     message: dict[str, Any] = next((each["input"] for each in faults if isinstance(each["input"], dict)), {})
     if "method" not in message and ("result" in message or "error" in message):
         _logger.warning("a response of the client cannot be read")
         return None
+    return _error(_id_of(message), code, why)
+
+
+def unreadable(body: bytes, message: object) -> tuple[int, str] | None:
+    """Return the code and the text of the error for a body that is no message; None if it is one.
+
+    `message` is what a tolerant reader found in the body.
+    """
+    try:
+        mcp_types.jsonrpc_message_adapter.validate_python(message, by_name=False)
+    except ValidationError:
+        try:
+            mcp_types.jsonrpc_message_adapter.validate_json(body, by_name=False)
+        except ValidationError as error:
+            code, why = _fault_of(error)
+            return code, f"{_MESSAGE.format('body')}. {why}"
+    return None
+
+
+def _fault_of(error: ValidationError) -> tuple[int, str]:
+    """Return the code of the error for what is not a message, and what is wrong with it."""
+    [fault, *_] = error.errors(include_url=False, include_context=False)
+    if fault["type"] == "json_invalid":
+        return mcp_types.PARSE_ERROR, fault["msg"]
     # Each form that a message may have was tried; the first is a request.
-    *_, place = faults[0]["loc"]
-    where = f"`{place}`: " if len(faults[0]["loc"]) > 1 else ""
-    return _error(_id_of(message), mcp_types.INVALID_REQUEST, f"{where}{faults[0]['msg']}")
+    *_, place = fault["loc"]
+    where = f"`{place}`: " if len(fault["loc"]) > 1 else ""
+    return mcp_types.INVALID_REQUEST, f"{where}{fault['msg']}"
 
 
 def _error(request: mcp_types.RequestId | None, code: int, why: str) -> mcp_types.JSONRPCError:
     _logger.warning("a message of the client cannot be read: %s", why)
-    return mcp_types.JSONRPCError(
-        jsonrpc="2.0", id=request, error=mcp_types.ErrorData(code=code, message=f"{_MESSAGE}. {why}")
-    )
+    text = f"{_MESSAGE.format('line')}. {why}"
+    return mcp_types.JSONRPCError(jsonrpc="2.0", id=request, error=mcp_types.ErrorData(code=code, message=text))
 
 
 def _id_in(line: str) -> mcp_types.RequestId | None:
