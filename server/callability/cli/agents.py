@@ -45,7 +45,8 @@ def add(
     if renew:
         gateway_files.known_agent(read, name)
     elif name in read.agents:
-        leave(f"the config has an agent {as_code(name)} already; `--renew` makes another token for it", 2)
+        edit = f"for other servers, edit `servers` of the agent in {as_code(str(config))}"
+        leave(f"the config has an agent {as_code(name)} already; {edit}; `--renew` makes another token for it", 2)
     if days is not None and not (token or renew):
         leave("`--days` goes with `--token`", 2)
     servers = [gateway_files.known_server(read.names, each) for each in server or ()]
