@@ -44,6 +44,7 @@ _OURS = re.compile(r"(?:.*[/\\])?callability(?:\.exe)?", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HERE = frozenset({"PWD", "CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT"})
 """Variables that mean the place where a client works."""
+_BY_HAND = "add it by `callability servers add NAME --agent AGENT` with the value, and remove it there"
 _LONGEST_SECONDS = 86_400
 _EMPTY_IS_ALL = "available_tools"
 """The list of allowed tools that allows all of them if it is empty, as one that is left out does."""
@@ -102,6 +103,8 @@ def translate(
     work.take_tools(given, denied)
     for key, value in given.items():
         work.take(str(key), value)
+    if not work.entry.keys() & {"command", "url"}:
+        raise LeftOut("has neither a command nor an address: the client itself provides it, as by an extension")
     return Translation(_check_entry(name, work.finish()), tuple(work.notes))
 
 
@@ -323,7 +326,7 @@ def _translate_variables(text: str, variables: Variables, home: Path) -> str:
 
 def _translate_braces(found: re.Match[str]) -> str:
     if found[1] == "file":
-        raise LeftOut("reads a value from a file: write `${secret:NAME}`, with the value in `secrets.env`")
+        raise LeftOut(f"reads a value from a file: {_BY_HAND}")
     return f"${{{found[2]}}}"
 
 
@@ -339,11 +342,7 @@ def _translate_prefixed(found: re.Match[str], home: Path) -> str:
         raise LeftOut(f"names {as_code(found[0])}, which the gateway cannot know: write the directory there")
     if kind in ("input", "file", "keyring", "command", "config"):
         what = "the client asks a person for it" if kind == "input" else "only the client can look it up"
-        raise LeftOut(
-            f"names {as_code(found[0])}, and {what}:"
-            " add the value to `secrets.env` as `NAME=VALUE`, and the server with"
-            " `${secret:NAME}` to the config"
-        )
+        raise LeftOut(f"names {as_code(found[0])}, and {what}: {_BY_HAND}")
     return f"$${found[0][1:]}"
 
 
