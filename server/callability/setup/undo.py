@@ -183,7 +183,7 @@ def _remove_added(config: Path, now: bytes, runs: tuple[Run, ...], undo: Undo, a
                 before = data
                 data, is_gone = _remove_agent(config, data, name, run)
                 kept += [] if is_gone else [f"agent {as_code(name)}"]
-                gone += [f"agent {as_code(name)}"] if data != before else []
+                gone += [f"agent {as_code(name)}"] if is_gone and data != before else []
             for name, entry in run.servers.items() if agents is None else ():
                 root: Any = document.plain(document.parse(data, str(config)))
                 used = any(name in agent.get("servers", ()) for agent in (root.get("agents") or {}).values())
@@ -217,16 +217,15 @@ def _remove_agent(config: Path, data: bytes, name: str, run: Run) -> tuple[bytes
     if agent is None:
         return data, True
     added = set(run.agents[name])
-    if name in run.new_agents:
-        if set(agent) == {"servers"} and set(agent["servers"]) <= added:
-            return without(data, str(config), ("agents", name)), True
-        return data, False
+    is_new = name in run.new_agents
+    if is_new and set(agent) == {"servers"} and set(agent["servers"]) <= added:
+        return without(data, str(config), ("agents", name)), True
     left = [*agent.get("servers", ())]
     # One by one: so a list keeps the form that a person gave it.
     for each in (each for each in agent.get("servers", ()) if each in added):
         left.remove(each)
         data = edited_bytes(data, str(config), {"agents": {name: {"servers": [*left]}}})
-    return data, True
+    return data, not is_new
 
 
 def _had_agents(config: Path, runs: tuple[Run, ...]) -> bool:

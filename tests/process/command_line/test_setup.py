@@ -709,6 +709,21 @@ def test_an_undo_names_a_server_that_a_person_has_put_in_the_place_of_a_taken_on
     assert json.loads(path.read_text()) == later
 
 
+def test_an_undo_takes_back_what_it_added_to_an_agent_that_got_another_server_since(home: Path) -> None:
+    """The agent stays with that server alone, and so do no secret and no other server of the setup."""
+    path = _written(next(client for client in CLIENTS if client.name == "cursor"), home)
+    before = path.read_bytes()
+    config = home / ".config/callability/gateway.yaml"
+    run("setup", "--yes")
+    run("servers", "add", "mine", "--agent", "cursor", "--", "/bin/mine")
+    said = f"{config}: will be without what was added: server `one`, server `two`; what was edited or is used stays:"
+    assert f"{said} agent `cursor`\n" in run("setup", "--undo", "--yes")
+    assert path.read_bytes() == before
+    assert load_config(config).agents["cursor"].servers == ("mine",)
+    assert [*load_config(config).servers] == ["mine"]
+    assert not config.with_name("secrets.env").exists()
+
+
 def test_an_earlier_entry_of_ours_is_replaced_and_comes_back(home: Path) -> None:
     """Also where the client has written its file since; a client of which nothing can be taken stays as it is."""
     path = home / ".cursor/mcp.json"
