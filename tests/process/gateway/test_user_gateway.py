@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,25 @@ async def test_clients_that_start_at_once_share_one_gateway_and_each_sees_its_sc
     assert len({tuple(answer[2]) for answer in answers}) == 1
     assert len(home.gateways) == 1
     assert sum("is connected" in line for line in home.log.splitlines()) == 3
+
+
+async def test_a_server_that_does_not_start_names_the_log_of_the_gateway_that_a_client_started(home: UserHome) -> None:
+    """Nobody chose its place; what the server wrote before it ended is in it."""
+    before = home.config.read_text()
+    config = json.loads(before)
+    ends = ["-c", "import sys; sys.exit('no licence')"]
+    config["mcpServers"]["ends"] = {"command": sys.executable, "args": ends}
+    config["agents"]["cursor"]["servers"].append("ends")
+    home.config.write_text(json.dumps(config, indent=2))
+    try:
+        async with home.client("cursor") as client:
+            await becomes(lambda: _load_status(client, "ends"), "permanent")
+            text = text_of(await call(client, "ends:any"))
+        [log] = re.findall("must check the gateway's log `([^`]+)`, fix the server", text)
+        assert log == str(home.socket.with_suffix(".log"))
+        assert "no licence" in home.log
+    finally:
+        home.config.write_text(before)
 
 
 async def test_the_calls_of_a_client_that_is_killed_are_cancelled(home: UserHome) -> None:
@@ -359,3 +379,8 @@ WAIT_FOREVER = """\
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"call_tool","arguments":{"name":"rich:wait"}}}
 """
+
+
+async def _load_status(client: Client, server: str) -> str:
+    listed = (await client.call_tool("upstream_servers", {})).structured_content
+    return next((each.get("load", {}).get("status", "") for each in listed["servers"] if each["name"] == server), "")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from callability.adapter import InvalidArgument, Judgement, Phrases, tool_counts
 from callability.client.judgements import Judgements
+from callability.connect.joining import MeetingPlace
 from callability.contract.finding import as_code, did_you_mean
 from callability.contract.vocabulary import EDIT_LABELS, MAX_BYTES, NO_LABEL, byte_length, is_plain, unrecordable
 from callability.gateway.call_records import note_decision
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from callability.records.shadow import Shadow
 
 _SERVER, _TOOL, _AGENT = "SERVER", "TOOL", "AGENT"
-_LOG = "check the gateway's log"
 _MEANINGS = {
     (_SERVER,): " (SERVER: the server's name)",
     (_TOOL,): " (TOOL: the tool's name without its server)",
@@ -51,6 +52,7 @@ class Commands:
     """Whether commands find the config by themselves."""
     logins: frozenset[str] = frozenset()
     """The servers of the config, other than those of the catalog, that a person has to authorize."""
+    check_log: str = "check the gateway's log"
 
     def about(self, server: str, tool: str = "", *, labels: Sequence[FactChange] = (), agent: str = "") -> Phrases:
         """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd.
@@ -112,13 +114,13 @@ class Commands:
             "release_server": f"review it: run {show}, then {release}{of_server}",
             "enable_tool": f"run {self._command('approvals', 'enable', server, tool)}{of_tool}",
             "approve_tool": f"run {self._command('approvals', 'approve', server, tool)}{of_tool}",
-            "check_logs": _LOG,
+            "check_logs": self.check_log,
             "edit_labels": f"edit `labels` or `tool_labels` in {config}",
             "edit_policy": "edit the policy that the gateway was started with",
             "grant_access": login
             if server in self.logins
             else f"{also}grant access at the server or correct {entry}, then {again}",
-            "check_server": f"{_LOG}, fix the server or {entry}, then {again}",
+            "check_server": f"{self.check_log}, fix the server or {entry}, then {again}",
         }
 
     @property
@@ -156,8 +158,13 @@ def phrases(config: Path, approvals: Path | None, catalog: Iterable[str] = (), l
     """Return the phrases for a config, and the approvals file that was given beside it; they hold in any directory."""
     config = config.absolute()
     given = approvals.absolute() if approvals else None
-    found = is_found_without_option(config)
-    return Commands(config, given, frozenset(catalog), is_default=found, logins=frozenset(logins))
+    commands = Commands(config, given, frozenset(catalog), is_found_without_option(config), frozenset(logins))
+    # Nobody chose the place of this log, and its readers do not know it.
+    log = MeetingPlace(str(config)).log
+    with suppress(OSError):
+        if os.path.samestat(os.stat(log), os.fstat(2)):
+            return replace(commands, check_log=f"{commands.check_log} `{log}`")
+    return commands
 
 
 def refuse_undeclared(arguments: Mapping[str, Any], *declared: str) -> None:
