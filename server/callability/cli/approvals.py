@@ -19,6 +19,7 @@ from callability.contract.finding import MAX_LISTED, as_code, did_you_mean
 from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files.spelling import Value
 from callability.gateway.config.approvals import ANY_FORM, ApprovalRecord, Definitions, Fingerprint, sort_sets
+from callability.gateway.inventory import refusal_of
 from callability.gateway.offline import Inspected
 from callability.gateway.upstream.listing import UpstreamTool
 
@@ -81,22 +82,23 @@ def tool_approvals(
         listed = inspected.tools if inspected else {}
         config = files.config.server(server)
         for name in dict.fromkeys((*listed, *files.approvals.tools(server), *config.listed_tools)):
-            fingerprint = listed[name].fingerprint if name in listed else None
-            yield tool_approval(files, server, name, fingerprint, listed=name in listed if connected else None)
+            yield tool_approval(files, server, name, listed.get(name), listed=name in listed if connected else None)
 
 
 def tool_approval(
-    files: GatewayFiles, server: str, tool: str, fingerprint: Fingerprint | None, *, listed: bool | None
+    files: GatewayFiles, server: str, tool: str, found: UpstreamTool | None, *, listed: bool | None
 ) -> ToolApproval:
-    """Return the approval of a tool with a fingerprint; without a record, the `trust` of its server decides (A.2)."""
+    """Return the approval of a tool as its server lists it; without a record, `trust` of the server decides (A.2)."""
     config, record = files.config.server(server), files.approvals.record(server, tool)
+    fingerprint = None if found is None else found.fingerprint
     is_reviewed = record is not None and (record.has_status or config.trust != "first_use")
     record = record or ApprovalRecord(disabled=False, status="pending" if config.trust == "manual" else "approved")
     approval: str = record.status_of(fingerprint) or "unknown"
     if approval == "approved" and not is_reviewed:
         approval = NOT_REVIEWED
     is_denied = record.disabled is not False or config.config_denies(tool)
-    is_open = approval == NOT_REVIEWED and config.enabled and not config.quarantined and not is_denied
+    is_refused = is_denied or bool(found and found.definition and refusal_of(found.definition))
+    is_open = approval == NOT_REVIEWED and config.enabled and not config.quarantined and not is_refused
     return ToolApproval(
         server=server,
         tool=tool,
@@ -226,7 +228,7 @@ def _is_approved_by_name(files: GatewayFiles, server: str, tool: UpstreamTool) -
 
 
 def _approval(files: GatewayFiles, server: str, tool: UpstreamTool) -> ToolApproval:
-    return tool_approval(files, server, tool.name, tool.fingerprint, listed=True)
+    return tool_approval(files, server, tool.name, tool, listed=True)
 
 
 def show_tool(files: GatewayFiles, server: str, tool: UpstreamTool) -> None:

@@ -101,3 +101,12 @@ def test_the_inventory_has_the_refusal(tmp_path: Path) -> None:
     done = callability("inventory", "--config", str(config))
     [server] = json.loads(done.stdout)["servers"]
     assert [tool["facts"].get("callerRefuses", False) for tool in server["tools"]] == [True, False]
+
+
+def test_the_list_of_approvals_does_not_call_such_a_tool_callable(tmp_path: Path) -> None:
+    """Others that nobody reviewed are, under `trust: auto`."""
+    config = write_config(tmp_path, {"reports": shelf(tmp_path, "reports", TASK, OTHERS[0])})
+    [read, run] = sorted(callability("approvals", "list", "--config", str(config)).stdout.splitlines()[1:])
+    assert "not reviewed, callable under `trust: auto`" in read
+    assert "run_report" in run
+    assert "callable" not in run
