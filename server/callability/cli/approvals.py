@@ -18,7 +18,7 @@ from callability.cli.servers import definition_of, difference, last_seen, review
 from callability.contract.finding import MAX_LISTED, as_code, did_you_mean
 from callability.contract.vocabulary import is_plain, unrecordable
 from callability.files.spelling import Value
-from callability.gateway.config.approvals import ANY_FORM, ApprovalRecord, Definitions, Fingerprint, sort_sets
+from callability.gateway.config.approvals import ANY_FORM, ApprovalRecord, Definitions, sort_sets
 from callability.gateway.inventory import refusal_of
 from callability.gateway.offline import Inspected
 from callability.gateway.upstream.listing import UpstreamTool
