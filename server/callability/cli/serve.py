@@ -93,8 +93,14 @@ def token(
     """
     made = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
-            stream.write(f"{made}\n")
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(descriptor, "w", encoding="ascii") as stream:
+                stream.write(f"{made}\n")
+        except OSError:
+            # An empty file would refuse the next attempt.
+            file.unlink()
+            raise
     except OSError as error:
         options.leave(f"`{file}` cannot be written: {(error.strerror or 'error').lower()}", 1)
     expires = (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")

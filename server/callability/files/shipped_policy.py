@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import callability
+from callability.process.regular_file import replacing
 
 EXAMPLES = "examples"
 """The directory of the examples, in that of the shipped policy."""
@@ -29,7 +30,7 @@ def export_policy(directory: Path, example: str | None = None) -> tuple[Path, ..
 
     Raises:
         FileExistsError: one of the files is there already; nothing is written then.
-        OSError: a file cannot be written.
+        OSError: a file cannot be written; those that were written are removed.
     """
     shipped = shipped_policy()
     own = sorted((shipped / EXAMPLES / example).glob("*.yaml")) if example else []
@@ -38,8 +39,17 @@ def export_policy(directory: Path, example: str | None = None) -> tuple[Path, ..
     there = next((directory / path for path in sources if (directory / path).exists()), None)
     if there:
         raise FileExistsError(f"`{there}` is there already")
-    for path, source in sources.items():
-        (directory / path).parent.mkdir(parents=True, exist_ok=True)
-        # The schemas of an example lie elsewhere, as seen from it, than those of what is written.
-        (directory / path).write_bytes(source.read_bytes().replace(b"$schema=../../schema/", b"$schema=schema/", 1))
-    return tuple(directory / path for path in sources)
+    written: list[Path] = []
+    try:
+        for path, source in sources.items():
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            with replacing(directory / path) as file:
+                # The schemas of an example lie elsewhere, as seen from it, than those of what is written.
+                file.write(source.read_bytes().replace(b"$schema=../../schema/", b"$schema=schema/", 1))
+            written.append(directory / path)
+    except OSError:
+        # They would refuse the next attempt.
+        for each in written:
+            each.unlink()
+        raise
+    return tuple(written)

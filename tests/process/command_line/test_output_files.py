@@ -117,6 +117,26 @@ def test_a_device_is_written_and_stays_one(place: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "limit", "named"),
+    [
+        ("policy export new", 8, "new/callability.yaml"),
+        ("policy export new", 10, "new/enable_outcome_test.yaml"),
+        ("callers token new.token", 0, "new.token"),
+    ],
+)
+def test_a_full_disk_is_an_error_that_names_the_file_and_the_same_command_works_later(
+    place: Path, command: str, limit: int, named: str
+) -> None:
+    """Nothing that was written in part is left. The limit is one of the size of a file, in 512 bytes."""
+    limited = ["/bin/sh", "-c", f'ulimit -f {limit}; exec "$@"', "sh", *COMMAND, *command.split()]
+    done = subprocess.run(limited, cwd=place, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"callability: `{named}` cannot be written: file too large\n")
+    assert [path for path in place.rglob("new*") if path.is_file()] == []
+    assert [*place.glob("new/*")] == []
+    assert callability(*command.split(), cwd=place).returncode == 0
+
+
+@pytest.mark.parametrize(
     ("command", "name"),
     [
         ("bundle build", "policy/callability.yaml"),
