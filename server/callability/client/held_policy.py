@@ -31,6 +31,10 @@ class Kept:
     sequence: int
 
 
+class DamagedFile(Exception):
+    """A file of a kept bundle whose beginning cannot be read: its sequence number is not known."""
+
+
 class KeptBundle:
     """A file with one bundle and the time of its last confirmation, by the wall clock. It is replaced as a whole."""
 
@@ -39,10 +43,11 @@ class KeptBundle:
         self._wall_clock = wall_clock
 
     def read(self) -> Kept | None:
-        """Return what the file holds; None if there is no file, or it is not whole.
+        """Return what the file holds; None if there is no file.
 
         Raises:
             OSError: the file is there and cannot be read.
+            DamagedFile: it is not one that was written here, as a whole.
         """
         try:
             data = read_regular(self._path)
@@ -53,9 +58,9 @@ class KeptBundle:
             values = json.loads(head)
             confirmed_at, sequence = float(values["confirmed_at"]), int(values["sequence"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None
+            raise DamagedFile from None
         if magic != _MAGIC:
-            return None
+            raise DamagedFile
         age = self._wall_clock() - confirmed_at
         return Kept(bundle, age if age >= 0 else None, sequence)
 
@@ -189,6 +194,10 @@ class HeldPolicy:
             kept = self._kept.read()
         except OSError as error:
             self._hooks.log(logging.WARNING, "kept_bundle_unreadable", {"error": error.strerror or "error"})
+            return
+        except DamagedFile:
+            why = "it is damaged, and the sequence number in it is lost"
+            self._hooks.log(logging.WARNING, "kept_bundle_refused", {"why": why})
             return
         if kept is None:
             return

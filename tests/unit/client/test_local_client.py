@@ -202,26 +202,32 @@ def test_a_confirmation_reaches_the_disk_from_time_to_time(clocks: _Clocks, reco
 
 
 @pytest.mark.parametrize("size", [0, 10, 26, 30, 60, 200, 5_000])
-def test_a_file_that_is_not_whole_is_as_none(size: int, clocks: _Clocks, recorded: Recorded, tmp_path: Path) -> None:
-    """Whatever is missing of it."""
+def test_a_file_that_is_not_whole_is_not_taken_and_reported(
+    size: int, clocks: _Clocks, recorded: Recorded, tmp_path: Path
+) -> None:
+    """Whatever is missing of it: what it protects from is an older bundle, too."""
     keep = tmp_path / "kept"
     _held(clocks, recorded, keep).accept(bundle_of("shipped"))
     keep.write_bytes(keep.read_bytes()[:size])
     started = _held(clocks, recorded, keep)
     started.load()
     assert started.policy is None
+    assert recorded.saw("kept_bundle_refused") or recorded.saw("bundle_refused")
 
 
 @pytest.mark.parametrize(
     "head", [b"{}", b"[]", b'{"confirmed_at": NaN, "sequence": 0}', b'{"confirmed_at": 1e999, "sequence": 0}']
 )
-def test_a_file_with_another_head_is_as_none(head: bytes, clocks: _Clocks, recorded: Recorded, tmp_path: Path) -> None:
+def test_a_file_with_another_head_is_not_taken_and_reported(
+    head: bytes, clocks: _Clocks, recorded: Recorded, tmp_path: Path
+) -> None:
     """A time that is no time makes no bundle young."""
     keep = tmp_path / "kept"
     keep.write_bytes(b"callability kept bundle 1\n" + head + b"\n" + bundle_of("shipped"))
     started = _held(clocks, recorded, keep)
     started.load()
     assert started.policy is None
+    assert recorded.saw("kept_bundle_refused")
 
 
 def test_a_disk_that_cannot_be_written_stops_no_decision(clocks: _Clocks, recorded: Recorded, tmp_path: Path) -> None:
