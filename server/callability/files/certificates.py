@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from callability.process.address import socket_path
 
 _EXPIRED = 10
 """OpenSSL's number of the fault that a certificate has expired."""
+_BLOCK = re.compile(rb"^-----BEGIN .*?^-----END [^\n]*", re.DOTALL | re.MULTILINE)
 _SWAPPED = "give the certificate to `--tls-certificate`, and its key to `--tls-key`"
 _USUAL_KEYS = "use an RSA key of 2,048 bits or more, or an elliptic curve key on P-256"
 _logger = logging.getLogger(__name__)
@@ -205,8 +207,8 @@ class WatchedCertificates:
         self._record: CertificateRecord | None = None
         self.changed: Callable[[bool], None] = lambda in_effect: None
         """Called after each change of the files, with whether it is in effect."""
-        self.authorities_changed: Callable[[], None] = lambda: None
-        """Called when connections that begin from now on are checked by other authorities."""
+        self.authority_removed: Callable[[], None] = lambda: None
+        """Called when an authority no longer counts that connections may have been accepted by."""
 
     def report_to(self, record: CertificateRecord) -> None:
         """Report when the certificate in effect expires, now and after each edit of the files."""
@@ -239,8 +241,8 @@ class WatchedCertificates:
             _logger.error("the edit of the certificates is refused: the previous ones stay in effect")
         else:
             self.edition += 1
-            if self.current.client_authorities != before:
-                self.authorities_changed()
+            if not _blocks(before) <= _blocks(self.current.client_authorities):
+                self.authority_removed()
             _logger.info("the certificate is replaced; the new one expires at %s", self.current.not_after.isoformat())
         if self._record is not None:
             self._record(self.current.not_after, applied=refused is None)
@@ -262,6 +264,11 @@ class CurrentContext(ssl.SSLContext):
     def wrap_bio(self, *args: object, **options: object) -> ssl.SSLObject:
         """Begin a connection."""
         return self.certificates.current.context.wrap_bio(*args, **options)  # type: ignore[arg-type]
+
+
+def _blocks(pem: bytes | None) -> frozenset[bytes]:
+    """Return the blocks of a file in PEM, of whatever kind, without white space."""
+    return frozenset(b"".join(block.split()) for block in _BLOCK.findall(pem or b""))
 
 
 def _digest(files: CertificateFiles) -> str:

@@ -1,6 +1,6 @@
 """Lets a call pass if its caller is known and has the right to it, and limits connections.
 
-A connection ends once the certificate of its client has expired, or the authorities were edited.
+A connection ends once the certificate of its client has expired, or an authority was removed.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class ClientCertificates:
     def __init__(self, certificates: WatchedCertificates, address: Callable[[], str]) -> None:
         self._address = address
         self._outdated: frozenset[tuple[Endpoint, str]] = frozenset()
-        """The connections that were open when the authorities were last edited, each with its socket."""
+        """The connections that were open when an authority was last removed, each with its socket."""
         self._looked = 0.0
-        certificates.authorities_changed = self._outdate
+        certificates.authority_removed = self._outdate
 
     def names(self, context: Context) -> tuple[CertificateName, ...]:
         """Return the names in the certificate of a call's connection.
 
         Raises:
-            Unauthenticated: it has none, it has expired, or the authorities were edited after the handshake.
+            Unauthenticated: it has none, it has expired, or an authority was removed after the handshake.
         """
         properties = context.auth_context()
         if not (certificate := b"".join(properties.get("x509_pem_cert", ()))):
@@ -70,7 +70,7 @@ class ClientCertificates:
             said = "the client certificate of the connection has expired: connect again with a new one"
             raise Unauthenticated("CERTIFICATE_EXPIRED", said)
         if self._outdated and self._is_outdated(context.peer()):
-            said = "the authorities of client certificates were edited after this connection was made: connect again"
+            said = "an authority of client certificates was removed after this connection was made: connect again"
             raise Unauthenticated("AUTHORITIES_CHANGED", said)
         return tuple(presented_names(properties))
 

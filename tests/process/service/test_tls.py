@@ -47,6 +47,12 @@ def _reason(channel: grpc.Channel) -> str:
     return ""
 
 
+def _answers(address: str, authority: Authority, client: Pair) -> bool:
+    """Say whether a new connection with a client certificate is answered."""
+    with tls_channel(address, authority.path, client) as channel:
+        return _check(channel) == "user-off"
+
+
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     """The authority that callers know."""
@@ -192,12 +198,14 @@ def test_what_a_certificate_permits_ends_when_it_expires(authority: Authority, t
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["a caller", "anybody with a certificate"])
-def test_connections_are_made_again_after_an_edit_of_the_authorities(
+def test_connections_are_made_again_after_an_authority_was_removed(
     authority: Authority, tmp_path: Path, knows: bool
 ) -> None:
-    """Whether they had made a call or not; the error says so, and a token is still known."""
+    """Whether they had made a call or not; the error says so, and a token is still known. One that is added costs no
+    connection.
+    """
     other, trusted = Authority(tmp_path, "other"), tmp_path / "clients.pem"
-    trusted.write_bytes(authority.path.read_bytes())
+    trusted.write_bytes(Authority(tmp_path, "old").path.read_bytes() + authority.path.read_bytes())
     callers = write_callers(
         tmp_path,
         gateway={"certificates": ["gateway.example"], "may": ["check", "watch"]},
@@ -213,12 +221,15 @@ def test_connections_are_made_again_after_an_edit_of_the_authorities(
         grpc.channel_ready_future(idle).result(SECONDS)
         watching = PolicyServiceStub(used).WatchPolicy(WatchPolicyRequest())
         assert next(watching).revision
+        trusted.write_bytes(other.path.read_bytes() + b"The next:\r\n" + trusted.read_bytes().replace(b"\n", b"\r\n"))
+        eventually(lambda: _answers(address, authority, next_one))
+        assert (_check(used), _reason(idle)) == ("user-off", "")
         trusted.write_bytes(authority.path.read_bytes() + other.path.read_bytes())
         eventually(lambda: _reason(used) == "AUTHORITIES_CHANGED")
         assert _reason(idle) == "AUTHORITIES_CHANGED"
         with pytest.raises(grpc.RpcError) as caught:
             list(watching)
-        assert str(caught.value.details()).endswith("were edited after this connection was made: connect again")
+        assert str(caught.value.details()).endswith("was removed after this connection was made: connect again")
         if knows:
             assert _check(used, metadata=bearer("secret")) == "user-off"
         for each in (client, next_one):
