@@ -32,7 +32,7 @@ register_profiles()
 
 LONG = (
     *("hostile_edits", "hostile_files", "limits", "bench", "tutorial", "remedies", "policy_edits", "catalog_laws"),
-    *("real_upstreams", "agents", "command_line", "studio_browser", "requirements", "table_and_diff", "semantics"),
+    *("real_upstreams", "agents", "command_line", "studio_browser", "table_and_diff", "semantics"),
     *("conformance", "no_secret_leaks", "scope_laws", "failing_alone", "approvals_command", "fuzzer", "go_client"),
     *("large_messages", "standard_streams", "two_readers", "go_modules", "go_path", "remote_client", "policy_stream"),
 )
