@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import grpc
 import pytest
 
+from support.certificates import read_system_certificates_once
 from support.checkout import POLICY
 from support.drawing import register_profiles
 from support.running import fork_commands, serving
@@ -25,6 +26,8 @@ gc.disable()
 
 # Before the modules of commands, which import the check by its name, are imported.
 check_it_once()
+
+read_system_certificates_once()
 
 fork_commands()
 

@@ -31,6 +31,7 @@ from typing import Any
 
 import callability
 from callability.cli import main as run_command
+from support.certificates import read_system_certificates_once
 from support.checkout import TESTS
 
 _ERRORS = ("strict", "strict", "backslashreplace")
@@ -254,9 +255,10 @@ def _redirect(streams: Sequence[int]) -> None:
 
 
 def _import_program() -> None:
-    """Import every module, and check the shipped policy, which a command then need not check again."""
+    """Import every module, read certificates and check the shipped policy, which a command then need not do again."""
     from support.shipped_policy import check_it_now  # noqa: PLC0415  # it imports much of the program
 
+    read_system_certificates_once()
     check_it_now()
     for module in walk_packages(callability.__path__, "callability."):
         if not module.name.endswith("__main__"):
