@@ -53,6 +53,11 @@ def start(*arguments: str, fresh: bool = False, **options: Any) -> subprocess.Po
     return _POPEN([*COMMAND, *arguments], **options)
 
 
+def command_of_shells() -> tuple[str, ...]:
+    """Return the command for a shell, which gives it its standard streams: it forks too, and so needs all three."""
+    return (str(shared_program().commands / "callability"),) if forks_commands() else COMMAND
+
+
 def _start_or_run(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
     if tuple(command[: len(COMMAND)]) == COMMAND:
         return start(*command[len(COMMAND) :], **options)

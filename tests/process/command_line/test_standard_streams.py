@@ -14,7 +14,7 @@ import pytest
 from callability.cli.application import COMMANDS, Group
 from support.checkout import POLICY
 from support.gateways import shelf, write_config
-from support.running import COMMAND, service
+from support.running import COMMAND, callability_process, command_of_shells, service
 from support.warm_program import shared_program
 
 CALLS = {
@@ -89,8 +89,8 @@ COLUMNS = (
 )
 SHELL = {"closed": '"$@" >&-', "full": '"$@" >/dev/full', "no errors": '"$@" 2>&-', "nothing": '"$@" >&- 2>&- <&-'}
 STARTED = {"explain", "bundle build", "approvals show"}
-"""One command that prints a text, one that writes bytes, and one that starts a server: a shell starts them too, with
-each of the streams lost.
+"""One command that prints a text, one that writes bytes, and one that starts a server: a shell starts them too, without
+one of the streams.
 """
 INITIALIZE = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
@@ -108,9 +108,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]
     (directory / "tools.csv").write_text(f"{','.join(COLUMNS)}\ngit,git_log,true,false,false,false,approved,false\n")
     (directory / "callers.yaml").write_text("callers: {}\n")
     (directory / "records.jsonl").write_text('{"v":1,"n":1,"kind":"end","time":"2026-11-26T02:00:00.000Z"}\n')
-    built = subprocess.run(
-        [*COMMAND, "bundle", "build", "policy", "--output", "policy.bundle"], cwd=directory, check=False
-    )
+    built = callability_process("bundle", "build", "policy", "--output", "policy.bundle", cwd=directory)
     assert built.returncode == 0
     with service() as running:
         yield directory, running.address
@@ -127,9 +125,9 @@ def _in_each_shell(
     started = {}
     for shell in shells:
         shutil.copytree(place[0], directory / shell)
-        pipe = subprocess.PIPE
+        pipe, command = subprocess.PIPE, command_of_shells() if shell == "full" else COMMAND
         started[shell] = subprocess.Popen(
-            ["/bin/sh", "-c", SHELL[shell], "sh", *COMMAND, *_words(call, place)],
+            ["/bin/sh", "-c", SHELL[shell], "sh", *command, *_words(call, place)],
             cwd=directory / shell, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace",
         )  # fmt: skip
     ended = {shell: process.communicate(sent, timeout=600) for shell, process in started.items()}
@@ -207,7 +205,10 @@ def test_a_command_that_serves_ends_if_it_cannot_say_where(
 def test_errors_that_cannot_be_written_are_exit_code_1(place: tuple[Path, str]) -> None:
     """A command whose warnings are lost has not done all of its work."""
     ended = subprocess.run(
-        ["/bin/sh", "-c", '"$@" 2>/dev/full', "sh", *COMMAND, "chek"], capture_output=True, text=True, check=False
+        ["/bin/sh", "-c", '"$@" 2>/dev/full', "sh", *command_of_shells(), "chek"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
 
@@ -216,7 +217,7 @@ def test_a_pipe_that_its_reader_closed_is_no_error_to_report(place: tuple[Path, 
     """As with `| head`."""
     line = '{ "$@"; echo "exit code $?" >&2; } | true'
     ended = subprocess.run(
-        ["/bin/sh", "-c", line, "sh", *COMMAND, "schema", "rules", "callability"],
+        ["/bin/sh", "-c", line, "sh", *command_of_shells(), "schema", "rules", "callability"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.stderr.splitlines()[-1] in {"exit code 0", "exit code 1"}
