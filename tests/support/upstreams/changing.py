@@ -1,24 +1,22 @@
-"""An MCP server whose tools change on request, and which announces it, in the revision of its first argument."""
+"""An MCP server whose tools change on request, and which announces it, in the revision of its first argument.
+
+The SDK, whose import takes a second, is imported for the newer one alone.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import json
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-from mcp_types import (
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    SubscriptionsListenResult,
-    TextContent,
-    Tool,
-)
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp.server.lowlevel import Server
+    from mcp.server.subscriptions import ListenHandler
+    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
 CAPABILITIES = {"tools": {"listChanged": True}}
 
@@ -60,24 +58,26 @@ def by_hand(tools: Tools) -> None:
             print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 
 
-class BriefStreams(ListenHandler):
-    """Ends each stream of changes as soon as it is open, and counts them in the description of a tool."""
+def brief(listen: ListenHandler, tools: Tools) -> Callable[..., Awaitable[Any]]:
+    """Return what ends each stream of changes as soon as it is open, and counts them in the description of a tool."""
+    count = 0
 
-    def __init__(self, bus: InMemorySubscriptionBus, tools: Tools) -> None:
-        super().__init__(bus)
-        self._tools = tools
-        self._count = 0
+    async def open_and_end(*request: Any) -> Any:
+        nonlocal count
+        count += 1
+        tools.description = f"Counted {count} streams."
+        asyncio.get_running_loop().call_later(0.01, listen.close)
+        return await listen(*request)
 
-    async def __call__(self, *request: Any) -> SubscriptionsListenResult:
-        """Open a stream, and end it."""
-        self._count += 1
-        self._tools.description = f"Counted {self._count} streams."
-        asyncio.get_running_loop().call_later(0.01, self.close)
-        return await super().__call__(*request)
+    return open_and_end
 
 
 def by_library(tools: Tools, streams: str = "") -> Server[Any]:
     """Return a server of MCP 2026-07-28, whose streams of changes are `brief` or not."""
+    from mcp.server.lowlevel import Server  # noqa: PLC0415
+    from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged  # noqa: PLC0415
+    from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool  # noqa: PLC0415
+
     bus = InMemorySubscriptionBus()
 
     async def list_tools(_context: Any, _params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -88,18 +88,23 @@ def by_library(tools: Tools, streams: str = "") -> Server[Any]:
         await bus.publish(ToolsListChanged())
         return CallToolResult(content=[TextContent(text="changed")])
 
-    listen = BriefStreams(bus, tools) if streams == "brief" else ListenHandler(bus)
-    return Server("changing", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=listen)
+    listen = ListenHandler(bus)
+    on_listen = brief(listen, tools) if streams == "brief" else listen
+    return Server("changing", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=on_listen)
 
 
 async def over_stdio(server: Server[Any]) -> None:
     """Serve until stdin ends."""
+    from mcp.server.stdio import stdio_server  # noqa: PLC0415
+
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def over_http(server: Server[Any]) -> None:
     """Serve on a free port, whose address is printed, until it is stopped."""
+    import uvicorn  # noqa: PLC0415
+
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
         config = uvicorn.Config(server.streamable_http_app(), log_config=None, timeout_graceful_shutdown=1)
