@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from support.running import forks_commands
+from support.warm_program import shared_program
+
 BIN = Path(sys.executable).parent
 NODE = Path(sys.prefix) / "node"
 """Where `make` puts a Node and the packages of `tests/node/package.json`."""
@@ -28,15 +31,19 @@ def node_package(name: str) -> list[str]:
     return [str(NODE / "bin/node"), str(NODE / f"node_modules/{name}/dist/index.js")]
 
 
-def pypi_servers(directory: Path) -> dict[str, dict[str, Any]]:
-    """Return the config of the servers from PyPI: a repository with one commit, and a clock."""
+def pypi_servers(directory: Path, *, fresh: bool = False) -> dict[str, dict[str, Any]]:
+    """Return the config of the servers from PyPI: a repository with one commit, and a clock.
+
+    What looks for their processes has to have `fresh` ones, which do not fork from a process that has imported the SDK.
+    """
+    programs = shared_program().commands if forks_commands() and not fresh else BIN
     repository = directory / "repository"
     git = ["git", "-C", str(repository), "-c", "user.name=test", "-c", "user.email=test@localhost"]
     subprocess.run(["git", "init", "--quiet", str(repository)], check=True)
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "The first commit"], check=True)
     return {
-        "git": {"command": str(BIN / "mcp-server-git"), "args": ["--repository", str(repository)]},
-        "time": {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]},
+        "git": {"command": str(programs / "mcp-server-git"), "args": ["--repository", str(repository)]},
+        "time": {"command": str(programs / "mcp-server-time"), "args": ["--local-timezone", "UTC"]},
     }
 
 

@@ -58,6 +58,12 @@ def command_of_shells() -> tuple[str, ...]:
     return (str(shared_program().commands / "callability"),) if forks_commands() else COMMAND
 
 
+def command_of_script(script: Path) -> tuple[str, ...]:
+    """Return the command that runs a server on the SDK of MCP, which takes a second to import: it forks too."""
+    python = str(shared_program().commands / "python") if forks_commands() else sys.executable
+    return (python, str(script))
+
+
 def _start_or_run(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
     if tuple(command[: len(COMMAND)]) == COMMAND:
         return start(*command[len(COMMAND) :], **options)

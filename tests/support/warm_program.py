@@ -1,7 +1,8 @@
 """Commands in processes that fork from one which has imported the program: real ones, without a second of imports each.
 
 `python -m support.warm_program SOCKET CALLED` is the process that they fork from. `SOCKET` is the number of its end of
-a pair. `CALLED` is that of a socket on which a script calls, which a shell finds as the command.
+a pair. `CALLED` is that of a socket on which scripts call: one that a shell finds as the command, and others that run
+servers on the SDK of MCP.
 
 The program has checked the shipped policy too. What a test measures of a start (modules, memory, time), or whether it
 checks that policy, needs a process that is not warm.
@@ -25,6 +26,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from runpy import run_path
 from select import select
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,6 +36,9 @@ from callability.cli import main as run_command
 from support.certificates import read_system_certificates_once
 from support.checkout import TESTS
 
+SERVERS = {"mcp-server-git": "mcp_server_git", "mcp-server-time": "mcp_server_time"}
+"""Servers on the SDK, with their modules; a checkout may lack them."""
+_COMMAND = "callability"
 _ERRORS = ("strict", "strict", "backslashreplace")
 _LENGTH = 4
 """Bytes that say how long a request is, or with which code a command ended."""
@@ -43,7 +48,8 @@ import _socket, json, os, signal
 connection = _socket.socket(_socket.AF_UNIX)
 connection.connect(ADDRESS)
 start = {
-    "arguments": os.sys.argv[1:], "directory": os.getcwd(), "environment": dict(os.environ), "leads_session": False
+    "arguments": PROGRAM + os.sys.argv[1:], "directory": os.getcwd(), "environment": dict(os.environ),
+    "leads_session": False
 }
 request = json.dumps(start).encode()
 streams = b"".join(number.to_bytes(4, os.sys.byteorder) for number in range(3))
@@ -62,20 +68,31 @@ _ADOPT_ORPHANS = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux's `prctl`."""
 
 
+def _servers() -> dict[str, list[str]]:
+    """Return the scripts of the servers that are installed."""
+    scripts = {name: Path(sys.executable).with_name(name) for name in SERVERS}
+    return {name: [str(script)] for name, script in scripts.items() if script.exists()}
+
+
 class WarmProgram:
     """A process that has imported the program, and from which commands fork."""
 
     def __init__(self) -> None:
         self._directory = TemporaryDirectory(prefix="c-")
         self.commands = Path(self._directory.name)
-        """A directory with a `callability` that others start: what it does is done by a process that forks here."""
+        """A directory with a `callability` that others start: what it does is done by a process that forks here.
+
+        So it is with the servers in `SERVERS`, and with `python`, which runs a script.
+        """
         self._socket, theirs = socket.socketpair()
         called = socket.socket(socket.AF_UNIX)
         called.bind(str(self.commands / "socket"))
         called.listen()
-        script = self.commands / "callability"
-        script.write_text(f"#!{sys.executable} -IS\nADDRESS = {str(self.commands / 'socket')!r}\n{_SCRIPT}")
-        script.chmod(0o755)
+        for name, program in {"callability": [_COMMAND], "python": [], **_servers()}.items():
+            script = self.commands / name
+            constants = f"ADDRESS = {str(self.commands / 'socket')!r}\nPROGRAM = {program!r}\n"
+            script.write_text(f"#!{sys.executable} -IS\n{constants}{_SCRIPT}")
+            script.chmod(0o755)
         numbers = [theirs.fileno(), called.fileno()]
         command = [sys.executable, "-m", "support.warm_program", *map(str, numbers)]
         with theirs, called:
@@ -131,7 +148,7 @@ class _Forked(subprocess.Popen[Any]):
     def _execute_child(self, args: Any, *others: Any) -> None:
         [_, _, _, _, directory, environment, _, _, _, *pipes, _, _, _, _, _, leads_session, _] = others
         start = {
-            "arguments": [os.fspath(each) for each in args],
+            "arguments": [_COMMAND, *(os.fspath(each) for each in args)],
             "directory": os.fspath(directory or Path.cwd()),
             "environment": dict(os.environ if environment is None else environment),
             "leads_session": leads_session,
@@ -238,7 +255,7 @@ def _become(start: dict[str, Any], streams: Sequence[int]) -> None:
     os.chdir(start["directory"])
     os.environ.clear()
     os.environ.update(start["environment"])
-    sys.argv = ["callability", *start["arguments"]]
+    sys.argv = start["arguments"]
 
 
 def _redirect(streams: Sequence[int]) -> None:
@@ -263,23 +280,35 @@ def _import_program() -> None:
     for module in walk_packages(callability.__path__, "callability."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
+    for name in _servers():
+        import_module(SERVERS[name])
+
+
+def _run() -> object:
+    """Run the command, or a script, and return with which code it exits."""
+    try:
+        if sys.argv[0] == _COMMAND:
+            run_command()
+        else:
+            sys.path[0] = str(Path(sys.argv[0]).parent)
+            run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as ended:
+        return ended.code
+    return 0
 
 
 def _run_to_end() -> None:
-    """Run the command and exit as Python does, but free no object: it takes 80 ms, and nobody sees it."""
-    try:
-        run_command()
-    except SystemExit as ended:
-        if not isinstance(ended.code, int):
-            raise
+    """Exit as Python does, but free no object: it takes 80 ms, and nobody sees it."""
+    code = _run()
+    if isinstance(code, int):
         threading._shutdown()  # type: ignore[attr-defined]  # typeshed has no such function
         atexit._run_exitfuncs()
         # If it cannot be written, Python finds that too, and has an exit code for it.
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(ended.code)
-        raise
+            os._exit(code)
+    sys.exit(code)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from support.checkout import UPSTREAMS
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import answer_in, initialized, legacy
 from support.gateways import bad, call, http_gateway_process, retrieve, stdio_gateway, text_of, write_config
+from support.running import command_of_script
 from support.upstreams import rich
 from support.upstreams.bad_http import Answer, BadHttp, refusal, reply
 from support.upstreams.bad_stdio import NULLS
@@ -67,8 +67,14 @@ async def http_upstream() -> AsyncIterator[str]:
         await serving
 
 
+def _rich() -> dict[str, Any]:
+    """Return the config entry of the server over stdio."""
+    command, *arguments = command_of_script(RICH)
+    return {"command": command, "args": arguments}
+
+
 def _config(directory: Path, http_upstream: str) -> Path:
-    servers = {"rich-stdio": {"command": sys.executable, "args": [str(RICH)]}, "rich-http": {"url": http_upstream}}
+    servers = {"rich-stdio": _rich(), "rich-http": {"url": http_upstream}}
     return write_config(directory, servers, deadlines={"call_seconds": CALL_SECONDS})
 
 
@@ -79,7 +85,7 @@ async def both(
     """An agent on each transport and in each revision, and direct clients in the same revision."""
     transport, mode = request.param
     directory = tmp_path_factory.mktemp("through")
-    child = StdioServerParameters(command=sys.executable, args=[str(RICH)])
+    child = StdioServerParameters(**_rich())
     async with AsyncExitStack() as stack:
         direct = {
             "rich-stdio": await stack.enter_async_context(Client(stdio_client(child), mode=mode)),
@@ -225,7 +231,7 @@ async def test_a_call_past_its_deadline_is_cancelled_and_said_to_be(
     transport: str, http_upstream: str, tmp_path: Path
 ) -> None:
     """The upstream's handler is cancelled."""
-    servers = {"rich-stdio": {"command": sys.executable, "args": [str(RICH)]}, "rich-http": {"url": http_upstream}}
+    servers = {"rich-stdio": _rich(), "rich-http": {"url": http_upstream}}
     config = write_config(tmp_path, servers, deadlines={"call_seconds": 10})
     async with _agent(transport, "auto", config) as agent:
         for upstream in servers:
@@ -246,7 +252,7 @@ async def test_what_a_server_writes_on_standard_error_is_logged_and_not_answered
     transport: str, tmp_path: Path
 ) -> None:
     """With the server's name, for the operator."""
-    config = write_config(tmp_path, {"rich": {"command": sys.executable, "args": [str(RICH)]}})
+    config = write_config(tmp_path, {"rich": _rich()})
     async with _agent(transport, "auto", config) as agent:
         answer = await call(agent, "rich:say on stderr")
         servers = await agent.call_tool("upstream_servers", {})

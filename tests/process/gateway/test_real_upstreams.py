@@ -109,7 +109,7 @@ def test_hundreds_of_calls_are_answered_by_the_right_servers(
     transport: str, tmp_path: Path, note: Callable[[str], None]
 ) -> None:
     """None is lost, none is answered by another server or for another call, and each is carried out."""
-    servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
+    servers = pypi_servers(tmp_path, fresh=True) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
     config = write_config(tmp_path, servers, deadlines={"open_seconds": 120})
     calls = {revision: [*_calls(tmp_path, number * CALLS)] for number, revision in enumerate(REVISIONS)}
 
@@ -145,7 +145,7 @@ def _children(parent: int) -> list[int]:
 
 def test_a_server_that_is_stopped_and_killed_in_mid_call_costs_its_own_call_and_no_other(tmp_path: Path) -> None:
     """Each in turn: the others answer while it is stopped, its call says what happened, and the next one works."""
-    servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
+    servers = pypi_servers(tmp_path, fresh=True) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
     config = write_config(tmp_path, servers, deadlines={"open_seconds": 120})
 
     async def outcome(client: Client, server: str, turn: int) -> str:

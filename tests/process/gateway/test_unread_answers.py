@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -22,7 +21,7 @@ from callability.process.web_server import StopSignals, UvicornServer
 from support.checkout import UPSTREAMS
 from support.gateway_requests import INITIALIZE
 from support.gateways import write_config
-from support.running import start
+from support.running import command_of_script, start
 from support.waiting import SECONDS, becomes
 
 RICH = UPSTREAMS / "rich.py"
@@ -166,7 +165,8 @@ def test_a_client_is_not_ended_for_what_waits_for_another_address(monkeypatch: p
 
 def test_an_agent_over_stdio_that_reads_no_answers_ends_the_gateway(tmp_path: Path) -> None:
     """Each answer of 4 MB would stay in memory; one line says why it ended."""
-    config = write_config(tmp_path, {"rich": {"command": sys.executable, "args": [str(RICH)], "trust": "auto"}})
+    command, *rest = command_of_script(RICH)
+    config = write_config(tmp_path, {"rich": {"command": command, "args": rest, "trust": "auto"}})
     pipe = subprocess.PIPE
     with start("gateway", "--config", str(config), stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None

@@ -20,20 +20,24 @@ from callability.connect.joining import PROTOCOL
 from support.catalogs import MODES, Agent, Person, entry
 from support.checkout import UPSTREAMS
 from support.gateways import READ, SEND, call, retrieve, shelf, text_of
-from support.running import COMMAND
+from support.running import COMMAND, command_of_script
 from support.upstreams.oauth_provider import OAuthProvider
 from support.user_gateways import UserHome, agents, user_home
 from support.waiting import becomes, eventually, names
 
 pytestmark = pytest.mark.anyio
-RICH = {"command": sys.executable, "args": [str(UPSTREAMS / "rich.py")]}
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserHome]:
     """Return the home that the tests of this module share, and in it one gateway."""
     directory = tmp_path_factory.mktemp("servers")
-    servers = {"files": shelf(directory, "files", READ), "mail": shelf(directory, "mail", SEND), "rich": RICH}
+    command, *arguments = command_of_script(UPSTREAMS / "rich.py")
+    servers = {
+        "files": shelf(directory, "files", READ),
+        "mail": shelf(directory, "mail", SEND),
+        "rich": {"command": command, "args": arguments},
+    }
     scopes = agents(cursor=["files"], claude=["files", "mail"], codex=["rich"])
     with user_home(servers, agents=scopes, deadlines={"open_seconds": 60}) as made:
         yield made
