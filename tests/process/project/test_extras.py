@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -34,8 +35,24 @@ class Blocked(MetaPathFinder):
 
 sys.meta_path.insert(0, Blocked())
 from callability.cli import main
-main()
 """
+FORKED = """
+import json, os
+import callability.cli.application
+
+def ended(arguments):
+    out, err = os.memfd_create("out"), os.memfd_create("err")
+    if child := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return [code, *(os.pread(each, 1_000_000, 0).decode() for each in (out, err))]
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    sys.argv[1:] = arguments
+    main()
+
+json.dump([ended(each) for each in json.load(sys.stdin)], sys.stdout)
+"""
+"""Runs commands, each in a fork of a process that has imported what every command does."""
 
 
 def _leaves(commands: Mapping[str, Command | Group] = COMMANDS, parents: str = "") -> Iterator[tuple[str, Command]]:
@@ -177,7 +194,7 @@ def test_the_adapter_loads_neither_pydantic_nor_mcp_nor_anything_else_of_an_extr
 
 def _without(modules: set[str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command as if some modules were not installed."""
-    command = [sys.executable, "-c", BLOCKED.format(names=modules), *arguments]
+    command = [sys.executable, "-c", f"{BLOCKED.format(names=modules)}main()", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -212,9 +229,9 @@ def test_traces_without_their_extra_say_which_one_to_install(command: str, tmp_p
     config = tmp_path / "gateway.json"
     config.write_text('{"mcpServers": {}}')
     arguments = ("--config", str(config)) if command == "gateway" else ("--address", "127.0.0.1:0")
-    script = BLOCKED.replace('name.partition(".")[0] in {names}', 'name == "opentelemetry.sdk"').format()
+    blocked = BLOCKED.replace('name.partition(".")[0] in {names}', 'name == "opentelemetry.sdk"').format()
     done = subprocess.run(
-        [sys.executable, "-c", script, command, "--traces", *arguments],
+        [sys.executable, "-c", f"{blocked}main()", command, "--traces", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -225,19 +242,38 @@ def test_traces_without_their_extra_say_which_one_to_install(command: str, tmp_p
     assert done.stderr.endswith(f"callability: {needs}\n")
 
 
-@pytest.mark.parametrize("name", [name for name, command in LEAVES.items() if command.extra != BASE])
-def test_a_command_without_its_extra_says_which_one_to_install(name: str) -> None:
-    """In one line, with exit code 2: nothing was refused."""
-    extra = LEAVES[name].extra
+NEEDY = {name: command.extra for name, command in LEAVES.items() if command.extra != BASE}
+"""The commands that need an extra, each with its own."""
+
+
+@cache
+def _ends_without(extra: str) -> Mapping[str, tuple[int, str, str]]:
+    """Return how each command that needs an extra ends without it: its exit code, and what it prints."""
+    names = [name for name in NEEDY if NEEDY[name] == extra]
     missing = {*MODULES[extra]} - ({*MODULES["policy"]} if extra != "policy" else set())
     # The help of a group lists its commands; its own command is the one without a name.
-    help_of_it = () if isinstance(COMMANDS.get(name), Group) else ("--help",)
-    done = _without(missing, *name.split(), *help_of_it)
-    assert (done.returncode, done.stdout) == (2, "")
+    calls = [[*name.split(), *(() if isinstance(COMMANDS.get(name), Group) else ("--help",))] for name in names]
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED.format(names=missing) + FORKED],
+        input=json.dumps(calls),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return {name: (code, out, err) for name, (code, out, err) in zip(names, json.loads(done.stdout), strict=True)}
+
+
+@pytest.mark.parametrize("name", NEEDY)
+def test_a_command_without_its_extra_says_which_one_to_install(name: str) -> None:
+    """In one line, with exit code 2: nothing was refused."""
+    extra = NEEDY[name]
+    code, out, err = _ends_without(extra)[name]
+    assert (code, out) == (2, "")
     assert re.fullmatch(
         rf"callability: `callability {name}` needs the extra `{extra}` \(`[a-z0-9_.]+` cannot be imported\):"
         rf" run pip install 'callability\[{extra}\]'\n",
-        done.stderr,
+        err,
     )
 
 
