@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.commands import callability
-from support.running import COMMAND
+from support.running import start
 
 CONFIG = """\
 # Of this machine.
@@ -138,7 +138,7 @@ def test_the_servers_are_listed(config: Path) -> None:
 def _on_a_terminal(*arguments: str) -> str:
     """Run a command that writes to a terminal, and return what it wrote."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen([*COMMAND, *arguments], stdout=theirs, stderr=theirs, stdin=theirs) as process:
+    with start(*arguments, stdout=theirs, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
         text = b""
         try:
@@ -155,7 +155,7 @@ def test_switches_at_the_same_time_do_not_undo_each_other(config: Path) -> None:
     """The second command starts from the result of the first."""
     names = [f"server{number}" for number in range(4)]
     config.write_text("mcpServers:\n" + "".join(f"  {name}: {{command: x}}\n" for name in names))
-    command = [*COMMAND, "servers", "disable", "--config", str(config)]
-    running = [subprocess.Popen([*command, name], stdout=subprocess.DEVNULL) for name in names]
+    command = ("servers", "disable", "--config", str(config))
+    running = [start(*command, name, stdout=subprocess.DEVNULL) for name in names]
     assert [process.wait(timeout=120) for process in running] == [0] * len(names)
     assert config.read_text().count("{command: x, enabled: false}\n") == len(names)

@@ -14,7 +14,7 @@ from mcp import Client
 from callability.cli.gateway_process import status
 from callability.gateway.observability import Metrics
 from support.gateways import retrieve, shelf, write_config
-from support.running import COMMAND
+from support.running import callability_process, start
 
 LOOKED_UP = {"name": "look_up", "description": "Looks something up."}
 
@@ -23,7 +23,7 @@ def test_a_terminal_shows_the_state_of_servers_and_how_often_locked_tools_were_r
     """On a terminal only, within the 80 columns of a narrow one, and never as a part of the log."""
     config = write_config(tmp_path, {"it": shelf(tmp_path, "it", LOOKED_UP), "off": {"command": "x", "enabled": False}})
     ours, theirs = pty.openpty()
-    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
+    command = ("gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0")
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
     seen = ""
 
@@ -32,7 +32,7 @@ def test_a_terminal_shows_the_state_of_servers_and_how_often_locked_tools_were_r
             await retrieve(client, "look", include_disabled=True)
             await retrieve(client, "look", include_disabled=True)
 
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True) as process:
+    with start(*command, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True) as process:
         os.close(theirs)
         try:
             assert process.stdout is not None
@@ -73,7 +73,7 @@ def test_the_line_shows_how_far_the_first_loads_are() -> None:
 def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:
     """The log is all of standard error."""
     config = write_config(tmp_path, {})
-    command = [*COMMAND, "gateway", "--config", str(config)]
-    ended = subprocess.run(command, input="", capture_output=True, text=True, timeout=120, check=True)
+    ended = callability_process("gateway", "--config", str(config), stdin=subprocess.DEVNULL)
+    assert ended.returncode == 0
     assert "include_disabled" not in ended.stderr
     assert ended.stdout == ""

@@ -19,7 +19,7 @@ from support.commands import callability
 from support.edits import edit
 from support.gateway_in_process import http_gateway
 from support.gateways import READ, shelf, write_config
-from support.running import COMMAND
+from support.running import start
 from support.waiting import eventually
 
 
@@ -160,10 +160,10 @@ def test_of_several_gateways_a_call_names_one(home: Path, tmp_path: Path) -> Non
     """One over stdio is about its agent alone; the one that ends, and the one that is killed, are no longer there."""
     config, other = _config(tmp_path), _config(tmp_path / "other")
 
-    stdio = [*COMMAND, "gateway", "--config", str(other), "--agent", "clerk"]
+    stdio = ("gateway", "--config", str(other), "--agent", "clerk")
     with (
         http_gateway(config, has_status_socket=True),
-        subprocess.Popen(stdio, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process,
+        start(*stdio, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process,
     ):
         pid = process.pid
         eventually((home / "run" / f"{pid}.sock").exists)
@@ -188,8 +188,8 @@ def test_of_several_gateways_a_call_names_one(home: Path, tmp_path: Path) -> Non
         assert process.stdin
         process.stdin.close()
     assert not list((home / "run").iterdir())
-    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as killed:
+    command = ("gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0")
+    with start(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as killed:
         assert killed.stdout
         assert killed.stdout.readline().startswith("listening on ")
         killed.send_signal(signal.SIGKILL)

@@ -38,7 +38,7 @@ from support.connected_upstream import connected
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, text_of, write_config
 from support.local_policy import local_policy
-from support.running import COMMAND
+from support.running import COMMAND, starting_commands
 from support.upstreams.bad_http import BadHttp, reply
 from support.upstreams.oauth_provider import OAuthProvider, browse
 from support.waiting import becomes
@@ -309,9 +309,10 @@ async def process(config: Path, **environment: str) -> tuple[str, str]:
     """Run the login command as a process of its own, and return what it printed."""
     command = [*COMMAND, "servers", "login", "mail", "--config", str(config)]
     pipe = asyncio.subprocess.PIPE
-    it = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **environment}
-    )
+    with starting_commands():
+        it = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **environment}
+        )
     out, error = await it.communicate()
     assert it.returncode == 0, error
     return out.decode(), error.decode()
@@ -343,7 +344,8 @@ async def test_no_browser_takes_the_address_that_is_pasted(provider: OAuthProvid
     config = config_of(tmp_path, provider)
     command = [*COMMAND, "servers", "login", "mail", "--no-browser", "--config", str(config)]
     pipe = asyncio.subprocess.PIPE
-    it = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    with starting_commands():
+        it = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
     assert it.stdin is not None
     assert it.stderr is not None
     url = ""

@@ -13,7 +13,7 @@ import httpx2
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import INITIALIZE
 from support.gateways import write_config
-from support.running import COMMAND
+from support.running import start
 from support.waiting import SECONDS
 
 PING = {"jsonrpc": "2.0", "id": "last", "method": "ping"}
@@ -55,9 +55,9 @@ CASES: dict[str, tuple[bytes, Any, int]] = {
 
 def _answers(directory: Path, *lines: bytes) -> list[dict[str, Any]]:
     """Send lines to a gateway in a session, and return its answers."""
-    command = [*COMMAND, "gateway", "--config", str(write_config(directory, {}))]
+    command = ("gateway", "--config", str(write_config(directory, {})))
     sent = [json.dumps(INITIALIZE).encode(), json.dumps(INITIALIZED).encode(), *lines, json.dumps(PING).encode()]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as gateway:
+    with start(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as gateway:
         assert gateway.stdin is not None
         assert gateway.stdout is not None
         gateway.stdin.write(b"".join(line + b"\n" for line in sent))
