@@ -23,7 +23,6 @@ from callability.records.recorder import MAX_VERDICTS, Call, Recorder
 from callability.records.shadow import Shadow
 from callability.service.callers import ShuttingDown, TooManyAtOnce
 from callability.service.metrics import Gaps, PolicyMetrics
-from callability.v1 import policy_service_pb2
 from callability.v1 import policy_service_pb2 as pb
 
 TURN = 0.0002
@@ -84,14 +83,14 @@ class CallabilityCalls:
                 await asyncio.sleep(0)
                 started = perf_counter()
 
-    def _description(self) -> policy_service_pb2.GetPolicyResponse:
+    def _description(self) -> pb.GetPolicyResponse:
         """Return what `GetPolicy` reports about the policy, its bundle and the service."""
         reply = description(self.policy)
         reply.engine = self.engine
         reply.version = __version__
         reply.warnings.extend(str(warning) for warning in self.warnings[:MAX_FINDINGS])
         reply.limits.CopyFrom(
-            policy_service_pb2.Limits(
+            pb.Limits(
                 tools=limits.TOOLS,
                 servers=limits.SERVERS,
                 name_bytes=limits.NAME_BYTES,

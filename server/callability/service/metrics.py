@@ -89,24 +89,6 @@ class Distribution:
         family.add_metric(labels, [*zip(names, accumulate(self._counts), strict=True)], self._sum)
 
 
-class BatchSizes(Collector):
-    """The tools of each batch."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._tools = Distribution(TOOLS)
-        registry.register(self)
-
-    def observe(self, tools: int) -> None:
-        """Count a batch."""
-        self._tools.observe(tools)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the distribution."""
-        family = HistogramMetricFamily("callability_batch_tools", "Tools in each `CheckTools`.")
-        self._tools.add_to(family, ())
-        yield family
-
-
 Observer = Callable[[EndedCall], None]
 """A call that has ended is reported to it, in the context of that call."""
 Refusals: TypeAlias = Tally[str]
@@ -144,10 +126,6 @@ class MethodCalls:
         self.count_error(code, seconds, reason)
 
 
-def _none() -> int:
-    return 0
-
-
 class CallMetrics(Collector):
     """All calls. Only the event loop counts; another thread may collect. `observers` get a report of each."""
 
@@ -155,11 +133,11 @@ class CallMetrics(Collector):
         self._observers = observers
         self._methods: dict[str, MethodCalls] = {}
         self._refusals = Refusals()
-        self.in_progress: Callable[[], int] = _none
+        self.in_progress: Callable[[], int] = lambda: 0
         """How many calls are in progress."""
-        self.waiting: Callable[[], int] = _none
+        self.waiting: Callable[[], int] = lambda: 0
         """How many of them wait for their turn."""
-        self.streams: Callable[[], int] = _none
+        self.streams: Callable[[], int] = lambda: 0
         """How many streams are open."""
         if registry is not None:
             registry.register(self)
@@ -253,7 +231,10 @@ MAX_AGAIN = 20_000
 
 
 class VerdictCounts(Collector):
-    """The number of verdicts of each kind. Only the event loop adds; another thread may collect."""
+    """The number of verdicts of each kind, and of tools in each batch.
+
+    Only the event loop adds; another thread may collect.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._single: dict[Counted, int] = {}
@@ -262,6 +243,7 @@ class VerdictCounts(Collector):
         self._fresh: deque[Sequence[EncodedResult]] = deque()
         self._again: deque[EncodedServerResults] = deque()
         self._waiting = 0
+        self._tools = Distribution(TOOLS)
         self._lock = threading.Lock()
         registry.register(self)
 
@@ -274,6 +256,7 @@ class VerdictCounts(Collector):
         self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int
     ) -> None:
         """Count the results of a batch of so many tools: those that were decided now, and those that were kept."""
+        self._tools.observe(tools)
         self._fresh.extend(fresh)
         self._again.extend(again)
         if fresh:
@@ -327,6 +310,9 @@ class VerdictCounts(Collector):
             if kind.question == "callability" and kind.status != ToolStatus.CALLABLE:
                 refusals.add_metric((kind.status, kind.rule), number)
         yield refusals
+        batches = HistogramMetricFamily("callability_batch_tools", "Tools in each `CheckTools`.")
+        self._tools.add_to(batches, ())
+        yield batches
 
 
 def _take_all(items: deque[Item]) -> Iterator[Item]:
@@ -388,7 +374,6 @@ class PolicyMetrics:
             registry=registry,
         )
         self.verdicts = VerdictCounts(registry)
-        self._batches = BatchSizes(registry)
         self._series: set[tuple[str, str, str]] = set()
         self._info = Gauge(
             "callability_policy_info", "1 for the policy that decides.", ("revision", "engine"), registry=registry
@@ -421,13 +406,6 @@ class PolicyMetrics:
         """Count decisions that an unknown fact kept undetermined."""
         self._series.add((question, fact, cause))
         self._undetermined.labels(question, fact, cause).inc(decisions)
-
-    def batch(
-        self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int
-    ) -> None:
-        """Count the results of a batch, decided now or kept, and its tools."""
-        self.verdicts.add_batch(fresh, again, tools)
-        self._batches.observe(tools)
 
     def count_undeclared(self, subject: str, facts: int) -> None:
         """Count facts of servers, tools or agents that the rule file does not declare."""
@@ -468,7 +446,7 @@ class Gaps:
         self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int
     ) -> None:
         """Count the results of a batch about so many tools: decided now, or kept."""
-        self._metrics.batch(fresh, again, tools)
+        self._metrics.verdicts.add_batch(fresh, again, tools)
 
     def count_gaps(self, found: Mapping[Gap, int]) -> None:
         """Count how many decisions had each gap, and log each that this policy had not had before."""
