@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -180,16 +180,11 @@ def tool_changes(old: Policy, new: Policy, inventory: CheckToolsRequest) -> tupl
 def _statuses(policy: Policy, inventory: CheckToolsRequest) -> list[tuple[str, str]]:
     calls = LocalCalls(read(checked_policy(policy).bundle))
     statuses: list[tuple[str, str]] = []
-    for request in _by_server(inventory):
-        response = calls.check_tools(request)
-        judgement = judge(request, response, visible=[request.servers[0].name])
+    for server in inventory.servers:
+        request = CheckToolsRequest(agent=inventory.agent, servers=[server])
+        judgement = judge(request, calls.check_tools(request), visible=[server.name])
         statuses += ((tool.name, str(tool.status)) for tool in judgement.tools)
     return statuses
-
-
-def _by_server(inventory: CheckToolsRequest) -> Iterator[CheckToolsRequest]:
-    for server in inventory.servers:
-        yield CheckToolsRequest(agent=inventory.agent, servers=[server])
 
 
 def diff(
@@ -224,20 +219,12 @@ def diff(
     then nothing is written to standard output. 2: usage error, such as an OLD that is neither a directory nor a
     revision.
     """
-    compared = _tools_of(inventory) if inventory else None
+    request = read_inventory(inventory) if inventory else None
     policies = policy_pair(old, new)
     try:
         changes = differences(*policies)
     except NotComparable as error:
         leave(f"the two policies cannot be compared: {error}", 1)
-    tools = compared(*policies) if compared else None
+    tools = None if request is None else tool_changes(*policies, request)
     typer.echo(as_json(changes, tools) if json_output else as_text(changes, tools, unknown=unknown))
     raise typer.Exit(1 if changes else 0)
-
-
-def _tools_of(inventory: Path) -> Callable[[Policy, Policy], tuple[ToolChange, ...]]:
-    """Return what compares the answers of two policies for the tools of an inventory; exit with code 1 if it
-    cannot be read.
-    """
-    request = read_inventory(inventory)
-    return lambda old, new: tool_changes(old, new, request)

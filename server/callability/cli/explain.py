@@ -13,7 +13,7 @@ import typer
 
 from callability.cli.console import fits_terminal, write_table
 from callability.cli.options import JsonOption, PolicyArgument, PolicyOrBundleOption, condition_text, leave
-from callability.cli.policies import view_policy
+from callability.cli.policies import known_question, view_policy
 from callability.compiler.bundle_writing import compile_rule_set
 from callability.compiler.names import NAME_BYTES
 from callability.compiler.nodes import TooManyNodes
@@ -23,7 +23,7 @@ from callability.compiler.questions import CALLABILITY, QUESTIONS
 from callability.compiler.rule_set import RuleSet, Templates, Verdict, verdict_words
 from callability.compiler.sql import KEPT, TABLE, Query, SetTooLarge, SqlDialect, UnfitSqlColumn, as_sql
 from callability.compiler.table import Row, as_dot, of_diagram, of_path, of_row, of_trial, of_verdict, rows_of
-from callability.contract.finding import as_code, did_you_mean
+from callability.contract.finding import did_you_mean
 from callability.contract.vocabulary import Retry, Status
 from callability.kernel.conditions import SEMANTICS
 from callability.kernel.path import Explanation, Path, retry_of, sentences
@@ -153,8 +153,7 @@ def table(
     `undetermined` if its rule depends on an unknown fact. Exit code 0: printed. 1: the policy is refused, or its
     table is too large. 2: a question is not known, or an option is wrong.
     """
-    if question not in QUESTIONS:
-        leave(f"unknown question {as_code(question)} ({did_you_mean(question, QUESTIONS)})", 2)
+    known_question(question)
     _check_sql_options(form, question, {"--dialect": dialect, "--from": source, "--keep": keep})
     policy = view_policy(directory)
     proved = policy.rule_sets[question]
@@ -231,8 +230,7 @@ def explain(
     """
     if agent is not None:
         leave(f"`--agent` is not an option of `explain`: facts are arguments, here `agent.name={agent}`", 2)
-    if question not in QUESTIONS:
-        leave(f"unknown question {as_code(question)} ({did_you_mean(question, QUESTIONS)})", 2)
+    known_question(question)
     answer = _answer(view_policy(policy), question, facts or [])
     typer.echo((_json if as_json else _text)(answer))
 

@@ -185,7 +185,7 @@ def rules(question: QuestionArgument = CALLABILITY.name) -> None:
 
     Exit code 0: printed. 2: there is no such question.
     """
-    typer.echo(json.dumps(schema_of_rules(_question(question)), indent=2))
+    typer.echo(json.dumps(schema_of_rules(known_question(question)), indent=2))
 
 
 def cases(question: QuestionArgument = CALLABILITY.name) -> None:
@@ -193,7 +193,7 @@ def cases(question: QuestionArgument = CALLABILITY.name) -> None:
 
     Exit code 0: printed. 2: there is no such question.
     """
-    typer.echo(json.dumps(schema_of_tests(_question(question)), indent=2))
+    typer.echo(json.dumps(schema_of_tests(known_question(question)), indent=2))
 
 
 def every(
@@ -222,7 +222,8 @@ def every(
         typer.echo(str(path))
 
 
-def _question(name: str) -> Question:
+def known_question(name: str) -> Question:
+    """Return the question of a name, or exit with code 2."""
     if name not in QUESTIONS:
         leave(f"unknown question {as_code(name)} ({did_you_mean(name, QUESTIONS)})", 2)
     return QUESTIONS[name]
