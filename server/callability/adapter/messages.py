@@ -349,14 +349,20 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
 
     A tool outside the caller's scope gets the same answer, so that the two cannot be distinguished (FR-007).
     """
-    compared = well_formed(name)[:_MOST_COMPARED]
-    # Only a name that does not exist needs it.
-    from rapidfuzz import fuzz, process  # noqa: PLC0415
-
-    near = process.extract(compared, sorted(set(names)), scorer=fuzz.ratio, score_cutoff=_NEAR, limit=_MAX_NEAR)
-    hint = f" Similar names: {', '.join(quote(each) for each, _, _ in near)}." if near else ""
+    near = near_names(name, names)
+    hint = f" Similar names: {', '.join(map(quote, near))}." if near else ""
     text = f"Not called: there is no tool {quote(name)}.{hint} Find tools with `{discovery_tool}`."
     return tool_result(None, text=text, is_error=True)
+
+
+def near_names(name: str, names: Iterable[str], least: int = _NEAR) -> list[str]:
+    """Return the names that are most like one that does not exist; `least` is in percent."""
+    # Most agents send names that exist.
+    from rapidfuzz import fuzz, process  # noqa: PLC0415
+
+    compared = well_formed(name)[:_MOST_COMPARED]
+    near = process.extract(compared, sorted(set(names)), scorer=fuzz.ratio, score_cutoff=least, limit=_MAX_NEAR)
+    return [found for found, _, _ in near]
 
 
 def ambiguous_tool(name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from callability.adapter import InvalidArgument, Judgement, checked_arguments, discovery, error_result, tool_result
+from callability.adapter.messages import near_names
 from callability.client import PolicyUnavailable
 from callability.contract.finding import as_code
 from callability.gateway.config.model import ServerConfig
@@ -127,11 +128,8 @@ def _left_out(upstream: Upstream, config: ServerConfig) -> str:
 
 def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:
     """Return the result for a server that does not exist for the caller."""
-    # Only a name that does not exist needs it.
-    from rapidfuzz import fuzz, process  # noqa: PLC0415
-
-    near = process.extract(name[:256], sorted(servers), scorer=fuzz.ratio, score_cutoff=50, limit=3)
-    hint = f" Similar names: {', '.join(f'`{each}`' for each, _, _ in near)}." if near else ""
+    near = near_names(name, servers, least=50)
+    hint = f" Similar names: {', '.join(f'`{each}`' for each in near)}." if near else ""
     return error_result(f"Not done: there is no server {as_code(name)}.{hint} `list` shows all servers.")
 
 

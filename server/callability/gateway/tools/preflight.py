@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from callability.adapter.judgement import status_of
-from callability.adapter.messages import unread_sentence
+from callability.adapter.messages import near_names, unread_sentence
 from callability.adapter.texts import fill, with_declared
 from callability.contract.finding import as_code
 from callability.contract.vocabulary import MAX_BYTES, LoadStatus, ToolStatus, byte_length
@@ -34,8 +34,6 @@ READY, RETRYABLE, BLOCKED, UNKNOWN_IDS = "ready", "degraded_retryable", "blocked
 VERDICTS = (READY, RETRYABLE, BLOCKED, UNKNOWN_IDS)
 """The verdicts about a set of tools, from the best to the worst."""
 
-_NEAR = 60
-_MOST_NEAR = 3
 _RETRYABLE = frozenset({"server_initializing", "server_unhealthy"})
 _FILTERS = {"read_only_only": "read_only", "exclude_destructive": "destructive", "exclude_open_world": "open_world"}
 """The annotation that each filter reads, in the order in which they are looked at."""
@@ -168,13 +166,9 @@ class Preflight:
 
     async def _not_found(self, name: str) -> dict[str, Any]:
         judgement = await self._view.decisions.judge(self._view.inventory.known_servers().values())
-        names = sorted({tool.name for tool in judgement.callable})
-        # Most agents send names that exist.
-        from rapidfuzz import fuzz, process  # noqa: PLC0415
-
-        near = process.extract(name[:256], names, scorer=fuzz.ratio, score_cutoff=_NEAR, limit=_MOST_NEAR)
+        near = near_names(name, (tool.name for tool in judgement.callable))
         result = _unavailable(name, "not_found", _NOT_FOUND, _LOOK, "configure")
-        return result | ({"did_you_mean": [found for found, _, _ in near]} if near else {})
+        return result | ({"did_you_mean": near} if near else {})
 
 
 def _is_changed(known: KnownServer, tool: str) -> bool:
