@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, cast
 
-from callability.gateway.config.variables import FILLED, PREFIX, names_in, secret_arguments, unset_in
+from callability.gateway.config.variables import (
+    FILLED,
+    PREFIX,
+    TOKEN_PREFIX,
+    names_in,
+    secret_arguments,
+    unset_in,
+)
 
 Entry = dict[str, Any]
 
@@ -21,7 +28,7 @@ _WITH_PASSWORD = re.compile(r"://[^/?#\s:@]*:([^/?#\s@]+)@")
 _QUERY = re.compile(r"([?&])([^=&#]*)=([^&#]+)")
 _SCHEME = re.compile(r"((?:Bearer|Basic|Token|token)[ \t]+)(.+)", re.DOTALL)
 _TOKEN_SHAPED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_\-+/=.]{20,}")
-_KNOWN_SHAPES = re.compile(r"(?:gh[pousr]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ya29\.|eyJ)")
+_KNOWN_SHAPES = re.compile(TOKEN_PREFIX)
 _JOINED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*(?:=|:\s*))(\S.*)", re.DOTALL)
 _PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 _SWITCHES = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", "none", "null"})

@@ -272,7 +272,10 @@ class _Work:
         text = re.sub(r"\$\{(\w+)(?::-([^}]*))?\}", self._value, text).replace("$${", "${")
         if text.startswith("~/"):
             text = str(self._surroundings.home / text[2:])
-        if (key != "command" or "/" in text) and not os.path.isabs(text) and not re.match(r"[A-Za-z]:[\\/]", text):
+        is_absolute = os.path.isabs(text) or re.match(r"[A-Za-z]:[\\/]", text)
+        if key == "command" and not is_absolute and len(text.split()) > 1:
+            raise LeftOut("its `command` has arguments behind it: write them to `args` there")
+        if (key != "command" or "/" in text) and not is_absolute:
             raise LeftOut(f"its `{key}` is relative to where the client runs: write an absolute path there")
         return text
 

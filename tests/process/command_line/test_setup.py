@@ -660,6 +660,22 @@ def test_an_undo_says_what_it_will_do_before_a_person_agrees(home: Path) -> None
     assert secrets.read_text() == f"OLD={SECRET}x\n"
 
 
+def test_a_token_of_a_provider_among_the_arguments_is_stored_whatever_its_name_is(home: Path) -> None:
+    """As people pass it to a container; and a command with its arguments in one text stays, with what to do."""
+    path = home / ".cursor/mcp.json"
+    path.parent.mkdir()
+    token = "ghp_0123456789abcdefghijABCDEFGHIJ"
+    box = {"command": "docker", "args": ["run", "-i", "-e", f"GH={token}", "image"]}
+    line = {"command": "npx -y @acme/server"}
+    path.write_text(json.dumps({"mcpServers": {"box": box, "line": line}}))
+    written = run("setup", "--yes")
+    assert "leaves `line` to the client: its `command` has arguments behind it: write them to `args` there" in written
+    config = home / ".config/callability/gateway.yaml"
+    assert token not in written + config.read_text()
+    assert "GH=${secret:BOX_GH}" in load_config(config).servers["box"].args
+    assert config.with_name("secrets.env").read_text() == f"BOX_GH={token}\n"
+
+
 def test_an_undo_names_every_file_that_stands_in_its_way(home: Path) -> None:
     """And not one at each try; what it says to do lets the next one succeed."""
     clients = [client for client in CLIENTS if client.name in ("cursor", "codex", "goose")]

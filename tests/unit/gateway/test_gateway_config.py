@@ -352,6 +352,8 @@ def test_every_spelling_of_http_is_http(type_: str) -> None:
         ["--header", "Authorization: Bearer hunter2"],
         ["postgresql://people:hunter2@host/base"],
         ["--header", "X-Any: ${MY_API_KEY}"],
+        ["-e", "GH=ghp_hunter2hunter2hunter2"],
+        ["-y", "server", "sk-hunter2hunter2hunter2"],
     ],
 )
 def test_a_secret_among_the_arguments_is_a_warning(arguments: list[str]) -> None:
@@ -367,6 +369,7 @@ def test_a_secret_among_the_arguments_is_a_warning(arguments: list[str]) -> None
     "arguments",
     [
         ["--token-file", "/run/secrets/token"],
+        ["sk-learn", "AKIA", "/srv/sk-hunter2hunter2hunter2"],
         ["--max-tokens=100000"],
         ["--author=somebody"],
         ["--token", "--verbose-logs"],

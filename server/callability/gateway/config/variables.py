@@ -376,11 +376,14 @@ _WORDS = (
 # The name must end so: `--token-file` and `--max-tokens` are none.
 _NAME = re.compile(rf"(?:.*-)?(?:{_WORDS})")
 _JOINED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(?:=|:\s*)(\S.*)", re.DOTALL)
+TOKEN_PREFIX = r"(?:gh[pousr]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ya29\.|eyJ)"
+"""How tokens of providers begin, whatever the name is that they are given to."""
+_TOKEN = re.compile(rf"(?:.*[=:\s])?{TOKEN_PREFIX}[\w.-]{{12,}}", re.DOTALL | re.ASCII)
 _PASSWORD_IN_URL = re.compile(r"://[^/?#\s:@]*:[^/?#\s@]+@")
 
 
 def secret_arguments(arguments: Sequence[str]) -> Iterator[int]:
-    """Yield the indexes of the arguments that hold a secret, judged by names; variables are not filled in."""
+    """Yield the indexes of the arguments that hold a secret, by their names or forms; variables are not filled in."""
     for index, argument in enumerate(arguments):
         before = arguments[index - 1] if index else ""
         follows_flag = before.startswith("-") and _is_secretive(before) and not argument.startswith("-")
@@ -388,6 +391,7 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[int]:
         is_value = (follows_flag and len(argument) >= _SHORTEST) or (
             joined is not None and _is_secretive(joined[1]) and len(joined[2]) >= _SHORTEST
         )
+        is_value = is_value or _TOKEN.fullmatch(argument) is not None
         if is_value or _PASSWORD_IN_URL.search(argument) or any(map(_is_secretive, names_in(argument))):
             yield index
 
