@@ -92,8 +92,8 @@ def replacing(target: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     old = target.stat() if target.exists() else None
     if old and not stat.S_ISREG(old.st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
-    # Until it has the mode of the old one nobody else may open it: it may hold secrets.
-    with _naming(target, beside):
+    try:
+        # Until it has the mode of the old one nobody else may open it: it may hold secrets.
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if old else mode)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -106,15 +106,9 @@ def replacing(target: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         except BaseException:
             beside.unlink()
             raise
-
-
-@contextmanager
-def _naming(target: Path, beside: Path) -> Iterator[None]:
-    """Give an error the name of the target: one of a write, such as on a full disk, names no file."""
-    try:
-        yield
     except OSError as error:
-        if error.filename in {None, str(beside)}:
+        # A person knows the file, and not what is beside it.
+        if error.filename in (None, str(beside)):
             error.filename = str(target)
         raise
 

@@ -362,6 +362,18 @@ class _Work:
         self.taken.append(Taken(source, given, chosen, self._entries[chosen], notes, is_new))
 
 
+def _check_writable(source: ServerSource) -> None:
+    """Find before anything is written that a file cannot be replaced, as a link into a store that is only read.
+
+    Raises:
+        UnusableSource: it cannot.
+    """
+    folder = next(each for each in source.file.path.resolve().parents if each.exists())
+    if not os.access(folder, os.W_OK):
+        by_hand = f"`callability import {source.client.name}` takes its servers; put its entry in by hand"
+        raise UnusableSource(source, f"{source.file.path}: {as_code(str(folder))} cannot be written; {by_hand}")
+
+
 def _install_entries(
     sources: Sequence[ServerSource], taken: Sequence[Taken], commands: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[Path, bytes]]:
@@ -374,6 +386,7 @@ def _install_entries(
         entry = source.client.filled_entry(commands[source.agent])
         if remove == (entry_name_of(source),) and file.servers[remove[0]] == entry:
             continue
+        _check_writable(source)
         try:
             data = with_members(file, remove, {entry_name_of(source): entry})
         except Unusable as error:

@@ -6,7 +6,6 @@ The record and the copies of what was there come first: whatever happens later, 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -73,7 +72,7 @@ def write_plan(plan: Plan, *, in_keyring: bool = False) -> Run:
 
     Raises:
         ChangedMeanwhile: a file is not the one that was read; nothing was written.
-        Unusable: the record of earlier setups cannot be read, or the keyring cannot be used.
+        Unusable: the record of earlier setups cannot be read, the keyring cannot be used, or no copy can be written.
         OSError: a file cannot be written. What was written before is in the record.
     """
     directory = plan.config.resolve().parent
@@ -84,25 +83,35 @@ def write_plan(plan: Plan, *, in_keyring: bool = False) -> Run:
         # A keyring that cannot be used is known before anything is written.
         secrets = _store_secrets(plan, in_keyring=in_keyring)
         now = datetime.now(UTC)
-        files = []
-        for path, data in plan.installed.items():
-            path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            files.append(_back_up(plan.config, path, data, now))
-        config = _back_up(plan.config, plan.config, plan.after, now) if plan.changes_config else None
-        run = Run(
-            now.isoformat(timespec="seconds"),
-            tuple(files),
-            config,
-            _entries(plan),
-            dict(plan.new_servers),
-            dict(plan.agents),
-            tuple(sorted(plan.new_agents)),
-            tuple(plan.secrets),
-        )
-        write_record(plan.config, (*runs, run))
+        copied: list[FileChange] = []
+        try:
+            for path, data in plan.installed.items():
+                path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                copied.append(_back_up(plan.config, path, data, now))
+            files = tuple(copied)
+            if plan.changes_config:
+                copied.append(_back_up(plan.config, plan.config, plan.after, now))
+            run = Run(
+                now.isoformat(timespec="seconds"),
+                files,
+                copied[-1] if plan.changes_config else None,
+                _entries(plan),
+                dict(plan.new_servers),
+                dict(plan.agents),
+                tuple(sorted(plan.new_agents)),
+                tuple(plan.secrets),
+            )
+            write_record(plan.config, (*runs, run))
+        except OSError as error:
+            # No record names these copies, so that no undo would remove them.
+            for change in copied:
+                if change.backup:
+                    backup_of(plan.config, change).unlink()
+            why = f"`{error.filename}` cannot be written: {(error.strerror or 'error').lower()}"
+            raise Unusable(f"{why}; no file was changed") from error
         if plan.secrets:
             write_secrets(plan.config, {**variables.written_secrets(plan.config), **secrets})
-        if config is not None:
+        if plan.changes_config:
             replace(plan.config.resolve(), plan.after, mode=None if plan.before is not None else PRIVATE)
         for path, data in plan.installed.items():
             replace(path.resolve(), data)
@@ -253,10 +262,7 @@ def _back_up(config: Path, path: Path, after: bytes, now: datetime) -> FileChang
     if before:
         target = backup_of(config, change)
         target.parent.mkdir(mode=0o700, exist_ok=True)
-        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE), "wb") as file:
-            file.write(path.read_bytes())
-            file.flush()
-            os.fsync(file.fileno())
+        replace(target, path.read_bytes(), mode=PRIVATE)
     return change
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import socket
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -674,6 +677,43 @@ def test_a_token_of_a_provider_among_the_arguments_is_stored_whatever_its_name_i
     assert token not in written + config.read_text()
     assert "GH=${secret:BOX_GH}" in load_config(config).servers["box"].args
     assert config.with_name("secrets.env").read_text() == f"BOX_GH={token}\n"
+
+
+def _run_limited(limit: Sequence[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*limit, *COMMAND, *arguments], check=False, capture_output=True, text=True, timeout=120)
+
+
+def test_a_file_in_a_folder_that_cannot_be_written_stays_and_the_others_are_set_up(home: Path) -> None:
+    """As a link into a store that is only read; it is found before anything is written."""
+    store = home / "store"
+    store.mkdir()
+    linked, other = (_written(client, home) for client in CLIENTS if client.name in ("cursor", "windsurf"))
+    linked.rename(store / "mcp.json")
+    linked.symlink_to(store / "mcp.json")
+    before = linked.read_bytes()
+    store.chmod(0o500)
+    # The user of a container may write everywhere.
+    limit = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override") if os.geteuid() == 0 else ()
+    done = _run_limited(limit, "setup", "--yes")
+    assert f"left as it is: {linked}: `{store}` cannot be written; `callability import cursor` takes" in done.stderr
+    assert done.returncode == 1
+    assert linked.read_bytes() == before
+    assert "connect" in other.read_text()
+    run("import", "cursor", "--yes")
+    assert "cursor" in load_config(home / ".config/callability/gateway.yaml").agents
+
+
+def test_a_setup_that_has_no_room_for_its_copies_leaves_nothing_behind(home: Path) -> None:
+    """The error names the file, and that nothing was changed."""
+    small, large = (_written(client, home) for client in CLIENTS if client.name in ("cursor", "windsurf"))
+    large.write_text(large.read_text() + " " * 4096)
+    before = {path: path.read_bytes() for path in (small, large)}
+    done = _run_limited(("bash", "-c", 'ulimit -f 2 && exec "$@"', "-"), "setup", "--yes")
+    assert re.search(r"/backups/\S+-mcp_config\.json-\w+` cannot be written: file too large; no file", done.stderr)
+    assert done.returncode == 1
+    assert {path: path.read_bytes() for path in before} == before
+    assert [path for path in (home / ".config/callability").rglob("*") if path.is_file()] == []
+    assert "nothing to undo" in run("setup", "--undo")
 
 
 def test_an_undo_names_every_file_that_stands_in_its_way(home: Path) -> None:
