@@ -21,9 +21,11 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp_types import INTERNAL_ERROR, SubscriptionsListenRequestParams, SubscriptionsListenResult, Tool
 
+from callability.contract.finding import as_code
 from callability.gateway.config.config import Config
 from callability.gateway.config.model import MAX_SESSIONS, AgentConfig, HttpConfig
 from callability.gateway.tools.dispatch import Gateway
+from callability.process.logs import LogInterval
 
 
 class ListChangedNotifier:
@@ -115,6 +117,7 @@ class Tokens:
 
     def __init__(self, agents: Mapping[str, AgentConfig]) -> None:
         self._agents = agents
+        self._void = LogInterval()
         self._digests = {
             name: agent.token_sha256.lower().encode() for name, agent in agents.items() if agent.token_sha256
         }
@@ -130,7 +133,12 @@ class Tokens:
         for name, expected in self._digests.items():
             if hmac.compare_digest(digest, expected):
                 found = name
-        if found is None or not self._agents[found].has_valid_token(datetime.now(UTC)):
+        if found is None:
+            return None
+        if not self._agents[found].has_valid_token(datetime.now(UTC)):
+            if self._void.due(found):
+                words = "agent %s gets 401: its token is void since %s; `callability agents add --renew` makes another"
+                _logger.warning(words, as_code(found), self._agents[found].token_expires)
             return None
         return AccessToken(token=token, client_id=found, scopes=[])
 

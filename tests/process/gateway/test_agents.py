@@ -16,7 +16,17 @@ from mcp import Client
 from support.commands import callability
 from support.edits import edit
 from support.gateway_in_process import client_of, http_gateway
-from support.gateways import READ, agents_of, client_with, over_stdio, shelf, token_of, write_config
+from support.gateway_requests import INITIALIZE
+from support.gateways import (
+    READ,
+    agents_of,
+    client_with,
+    http_gateway_process,
+    over_stdio,
+    shelf,
+    token_of,
+    write_config,
+)
 from support.waiting import becomes, names
 
 SERVERS = ("files", "git", "held", "mail", "off", "time")
@@ -171,3 +181,20 @@ def test_an_agent_that_cannot_ask_is_a_wrong_call(arguments: list[str], message:
     """Exit code 2."""
     done = callability("gateway", "--config", str(_write(tmp_path, SERVERS, {"clerk": {"servers": []}})), *arguments)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_the_log_names_an_agent_whose_token_has_expired(tmp_path: Path) -> None:
+    """Once, and not the token; the agent reads no more than with a wrong token, which the log does not report."""
+    agents = agents_of({"ada": [], "bob": []})
+    agents["ada"]["token_expires"] = "2026-01-31T00:00:00Z"
+    with http_gateway_process(write_config(tmp_path, {}, agents=agents)) as url:
+        answers = []
+        for token in (token_of("ada"), token_of("ada"), "wrong"):
+            answer = httpx2.post(url, json=INITIALIZE, headers={"Authorization": f"Bearer {token}"})
+            answers.append((answer.status_code, answer.content))
+    assert len(set(answers)) == 1
+    assert answers[0][0] == 401
+    log = (tmp_path / "gateway.log").read_text()
+    said = "agent `ada` gets 401: its token is void since 2026-01-31T00:00:00Z; `callability agents add --renew` makes"
+    assert log.count(said) == log.count("401") == 1
+    assert token_of("ada") not in log
