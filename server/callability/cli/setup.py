@@ -30,7 +30,7 @@ from callability.setup.clients import CLIENTS, McpClient, client_named
 from callability.setup.secret_values import needed_variables
 from callability.setup.translation import Surroundings, is_ours
 from callability.setup.undo import plan_undo, write_undo
-from callability.setup.writing import write_plan
+from callability.setup.writing import record_of, write_plan
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; write and start nothing.")]
@@ -283,6 +283,10 @@ def _carry_out(
 ) -> None:
     for line in _lines(made, secrets):
         typer.echo(line)
+    served = any(is_ours(entry) for source in made.sources for entry in source.file.servers.values())
+    if made.before is None and served and record_of(made.config).exists():
+        again = "run `callability setup --undo`, which restores the clients' configs, and then `callability setup`"
+        leave(f"`{escape(str(made.config))}` is gone, and clients are set up by it: {again}", 1)
     if made.is_empty:
         typer.echo("nothing to do")
         return

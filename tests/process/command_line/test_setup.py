@@ -716,6 +716,21 @@ def test_a_setup_that_has_no_room_for_its_copies_leaves_nothing_behind(home: Pat
     assert "nothing to undo" in run("setup", "--undo")
 
 
+def test_a_setup_whose_config_is_gone_says_how_to_have_it_again(home: Path) -> None:
+    """The clients have entries of the gateway in place of their servers; what it says to do brings the config back."""
+    path = _written(next(client for client in CLIENTS if client.name == "cursor"), home)
+    config = home / ".config/callability/gateway.yaml"
+    run("setup", "--yes")
+    before, installed = config.read_bytes(), path.read_bytes()
+    config.unlink()
+    done = callability("setup", "--yes")
+    assert f"`{config}` is gone, and clients are set up by it: run `callability setup --undo`" in done.stderr
+    assert (done.returncode, config.exists(), path.read_bytes()) == (1, False, installed)
+    run("setup", "--undo", "--yes")
+    run("setup", "--yes")
+    assert (config.read_bytes(), path.read_bytes()) == (before, installed)
+
+
 def test_an_undo_names_every_file_that_stands_in_its_way(home: Path) -> None:
     """And not one at each try; what it says to do lets the next one succeed."""
     clients = [client for client in CLIENTS if client.name in ("cursor", "codex", "goose")]
