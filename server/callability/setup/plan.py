@@ -227,13 +227,21 @@ def _source(
         return ServerSource(client, empty, agent, entry_name, is_there=False)
     file = read_client_file(path, client.form, tuple(keys))
     inner = file.root.get("mcp")
-    if client.name == "opencode" and isinstance(inner, Mapping) and _are_servers(inner.get("servers")):
+    if client.name in ("opencode", "vscode") and isinstance(inner, Mapping) and _are_servers(inner.get("servers")):
         file = read_client_file(path, client.form, ("mcp", "servers"))
     return ServerSource(client, file, agent, entry_name)
 
 
 def _are_servers(found: object) -> bool:
     return isinstance(found, Mapping) and all(isinstance(each, Mapping) for each in found.values())
+
+
+def _are_servers_of_vscode(found: object) -> bool:
+    """Say whether `mcp` of a file is that of VS Code before it had a file for it; opencode has another form there."""
+    servers = found.get("servers") if isinstance(found, Mapping) else None
+    if not isinstance(servers, Mapping) or not _are_servers(servers):
+        return False
+    return any(isinstance(each.get("command"), str) or each.get("type") in ("http", "sse") for each in servers.values())
 
 
 def _of_project(client: McpClient, user_file: Path, project: Path) -> Iterator[ServerSource]:
@@ -255,6 +263,8 @@ def _client_of(path: Path) -> McpClient:
     by_form = {".toml": ConfigForm.TOML, ".yaml": ConfigForm.YAML, ".yml": ConfigForm.YAML}
     form = by_form.get(path.suffix, ConfigForm.JSON)
     root = read_client_file(path, form, ()).root
+    if _are_servers_of_vscode(root.get("mcp")):
+        return next(each for each in CLIENTS if each.name == "vscode")
     for client in (*(each for each in CLIENTS if each.name == "claude-code"), *CLIENTS):
         found: object = root
         for key in client.keys:

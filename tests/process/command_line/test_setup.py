@@ -731,6 +731,17 @@ def test_a_setup_whose_config_is_gone_says_how_to_have_it_again(home: Path) -> N
     assert (config.read_bytes(), path.read_bytes()) == (before, installed)
 
 
+def test_the_settings_of_an_earlier_vs_code_are_not_taken_for_those_of_opencode(home: Path) -> None:
+    """Their variables are others, and `${input:ID}` is no text for a server."""
+    path = home / "settings.json"
+    asks = {"command": "/bin/asks", "env": {"K": "${input:k}"}}
+    path.write_text(json.dumps({"mcp": {"servers": {"plain": {"command": "/bin/plain"}, "asks": asks}}}))
+    for form in ((), ("--client", "vscode")):
+        said = run("import", str(path), "--dry-run", *form)
+        assert "agent vscode gets plain\n" in said
+        assert "leaves `asks` to the client: names `${input:k}`" in said
+
+
 def test_an_undo_names_every_file_that_stands_in_its_way(home: Path) -> None:
     """And not one at each try; what it says to do lets the next one succeed."""
     clients = [client for client in CLIENTS if client.name in ("cursor", "codex", "goose")]
