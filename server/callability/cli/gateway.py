@@ -249,6 +249,9 @@ def _records(
     wanted = replace(wanted, level=level or wanted.level)
     if wanted.destination.is_standard_output and transport is Transport.STDIO:
         options.leave("records cannot go to standard output over stdio: it is the channel of MCP; name a directory", 2)
+    if wanted.destination.is_standard_output and os.path.samestat(os.fstat(1), os.stat(os.devnull)):
+        lost = f"records would be lost: standard output is {os.devnull}, as a client starts it; name a directory"
+        options.leave(lost, 2)
     try:
         wanted.destination.check()
     except DestinationRefused as error:

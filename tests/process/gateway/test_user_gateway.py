@@ -249,6 +249,18 @@ def test_a_gateway_without_agents_ends_and_says_so(home: UserHome) -> None:
     assert "the gateway ends: no agent was connected for 1 s" in first.stderr
 
 
+def test_records_that_nobody_would_read_are_refused(tmp_path: Path) -> None:
+    """A client starts the gateway without a standard output."""
+    servers = {"files": shelf(tmp_path, "files", READ)}
+    with user_home(servers, agents=agents(cursor=["files"]), records={"to": "-"}) as home:
+        done = home.run("connect", "--agent", "cursor")
+        assert done.returncode == 1
+        assert (
+            "records would be lost: standard output is /dev/null, as a client starts it; name a directory"
+            in done.stderr
+        )
+
+
 def test_a_folder_that_others_can_enter_is_not_used(home: UserHome) -> None:
     """Another user could put a socket of its own there."""
     home.end()
