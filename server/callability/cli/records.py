@@ -54,7 +54,9 @@ def show(
     files: FilesArgument,
     agent: Annotated[str | None, typer.Option(metavar="NAME", help="Only records about this agent.")] = None,
     server: Annotated[str | None, typer.Option(metavar="NAME", help="Only records about this server.")] = None,
-    tool: Annotated[str | None, typer.Option(metavar="NAME", help="Only records about this tool.")] = None,
+    tool: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only records about this tool, as `log` or `git:log`.")
+    ] = None,
     status: Annotated[str | None, typer.Option(metavar="STATUS", help="Only decisions with this status.")] = None,
     rule: Annotated[str | None, typer.Option(metavar="ID", help="Only decisions by this rule.")] = None,
     ended: Annotated[
@@ -84,7 +86,7 @@ def show(
             leave(f"`--{name}`: no record has {as_code(given[name])}{f' ({hint})' if hint else ''}", 2)
     start = _moment("since", since) if since else ""
     end = _moment("until", until) if until else ""
-    reading = _reading(files)
+    reading, found = _reading(files), False
     lines = follow_records(files) if follow else reading.lines()
     for line in _read(lines):
         record = object_in(line)
@@ -93,8 +95,11 @@ def show(
         time = str(record.get("time", ""))
         if time < start or (end and time >= end):
             continue
-        if all(record.get(name) is not None and str(record[name]) == value for name, value in given.items()):
+        if all(value in _values(record, name) for name, value in given.items()):
+            found = True
             typer.echo(line.decode("utf-8", "replace").rstrip("\n") if as_json else _line(record))
+    if reading.records and not found:
+        typer.echo("no record is as the options say", err=True)
     if reading.damaged:
         typer.echo(f"{number_of(reading.damaged, 'line')} left out: no records", err=True)
 
@@ -139,6 +144,14 @@ def replay(files: FilesArgument, against: AgainstOption, as_json: JsonOption = F
     data = {"reading": _losses(reading), **_replay(policy, found)}
     typer.echo(json.dumps(data, indent=2) if as_json else "\n".join(_replay_text(reading, found)))
     raise typer.Exit(1 if found.found else 0)
+
+
+def _values(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return what finds a record by a member; a tool is found with its server before it too, as it is printed."""
+    value = record.get(name)
+    if value is None:
+        return ()
+    return (str(value), f"{record.get('server')}:{value}") if name == "tool" else (str(value),)
 
 
 def _reading(files: Sequence[str]) -> RecordReading:

@@ -109,6 +109,11 @@ def test_a_part_of_the_time_is_shown_with_the_policy_of_each_decision(tmp_path: 
     said = "refused agent ada git:log: disabled_by_user by user-off, policy eeeeeeeeeeee"
     assert shown.stdout.splitlines() == [f"{time} {said}" for time in times[1:3]]
     assert "`--until` must be a time" in callability("records", "show", str(file), "--until", "14:20").stderr
+    for name in ("log", "git:log"):
+        assert len(callability("records", "show", str(file), "--tool", name).stdout.splitlines()) == len(times)
+    for option in (("--tool", "gti:log"), ("--agent", "eve"), ("--until", times[0])):
+        nothing = callability("records", "show", str(file), *option)
+        assert (nothing.stdout, nothing.stderr) == ("", "no record is as the options say\n")
 
 
 def test_each_decision_that_another_policy_makes_otherwise_is_found(tmp_path: Path) -> None:
