@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -173,11 +174,13 @@ def follow_records(arguments: Sequence[str]) -> Iterator[bytes]:
                 raise NoRecords("`--follow` reads files, and not standard input")
             try:
                 with source.path.open("rb") as file:
-                    file.seek(places.get(source.path, 0))
+                    # A writer takes back what a full disk cut, and others empty a file in its place.
+                    places[source.path] = min(places.get(source.path, 0), file.seek(0, os.SEEK_END))
+                    file.seek(places[source.path])
                     for line in file:
                         if not line.endswith(b"\n"):
                             break
-                        places[source.path] = places.get(source.path, 0) + len(line)
+                        places[source.path] += len(line)
                         yield line
             except FileNotFoundError:
                 continue

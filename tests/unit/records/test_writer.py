@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from callability.records.format import By, Change, Ended
-from callability.records.reading import RecordReading, sources_of
+from callability.records.reading import RecordReading, follow_records, sources_of
 from callability.records.recorder import Call, Recorder, RecordLevel, RecordOptions
 from callability.records.writer import QUEUE_LINES, Destination, DestinationRefused, RecordWriter
 
@@ -135,6 +135,20 @@ def test_a_torn_line_and_a_process_without_an_end_are_counted(directory: Path) -
     reading = RecordReading(sources_of([str(directory)]))
     assert len([*reading.lines()]) == 2
     assert (reading.torn, reading.damaged, reading.unended) == (1, 1, 1)
+
+
+def test_a_file_that_is_followed_may_become_shorter(directory: Path) -> None:
+    """As if a full disk cut its end, or if somebody emptied it: what comes then is read, from its start."""
+    first, later = directory / "a.jsonl", directory / "b.jsonl"
+    first.write_bytes(b"one\ntwo\n")
+    lines = follow_records([str(directory)])
+    assert [next(lines), next(lines)] == [b"one\n", b"two\n"]
+    first.write_bytes(b"")
+    later.write_bytes(b"of another file\n")
+    # Once this is read, the first file was looked at.
+    assert next(lines) == b"of another file\n"
+    first.write_bytes(b"three, which is longer\n")
+    assert next(lines) == b"three, which is longer\n"
 
 
 def test_a_directory_of_another_user_or_open_to_others_is_refused(tmp_path: Path) -> None:
