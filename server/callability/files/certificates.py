@@ -202,6 +202,8 @@ class WatchedCertificates:
         self.seen = _digest(files)
         """The digest of the files as they were seen last, in effect or refused."""
         self.current = read_certificates(files)
+        self._reported: datetime | None = None
+        """The end of the certificate whose end was reported."""
         self.edition = 0
         """How often the files were replaced."""
         self._record: CertificateRecord | None = None
@@ -220,6 +222,7 @@ class WatchedCertificates:
         async for _ in looks(lambda: self.files.paths):
             try:
                 await asyncio.to_thread(self._look)
+                self._report_end()
             except Exception:
                 # For want of memory or descriptors, say. The next look tries again.
                 self.seen = ""
@@ -231,7 +234,7 @@ class WatchedCertificates:
         # The files may be replaced one after the other: the next look sees whether they fit together.
         self.seen = seen
         refused: CertificateRefused | None = None
-        before = self.current.client_authorities
+        before = self.current
         try:
             self.current = read_certificates(self.files)
         except CertificateRefused as error:
@@ -241,12 +244,23 @@ class WatchedCertificates:
             _logger.error("the edit of the certificates is refused: the previous ones stay in effect")
         else:
             self.edition += 1
-            if not _blocks(before) <= _blocks(self.current.client_authorities):
+            if not _blocks(before.client_authorities) <= _blocks(self.current.client_authorities):
                 self.authority_removed()
             _logger.info("the certificate is replaced; the new one expires at %s", self.current.not_after.isoformat())
+            if lost := [as_code(name) for name in before.names if name not in self.current.names]:
+                _logger.warning("the new certificate is not for %s: clients that use this name fail", ", ".join(lost))
         if self._record is not None:
             self._record(self.current.not_after, applied=refused is None)
         self.changed(refused is None)
+
+    def _report_end(self) -> None:
+        """Report once that the certificate in effect is no longer valid."""
+        end = self.current.not_after
+        if end > datetime.now(UTC) or end == self._reported:
+            return
+        self._reported = end
+        words = "%s: the certificate in effect expired at %s, so that no client can connect: replace the file"
+        _logger.error(words, self.files.certificate, end.isoformat())
 
 
 class CurrentContext(ssl.SSLContext):

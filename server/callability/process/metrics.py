@@ -20,7 +20,7 @@ from callability.process.address import AddressRefused, is_loopback
 
 
 class CertificateMetrics:
-    """When the certificate expires, and how often it was replaced."""
+    """When the certificate expires, how often it was replaced, and whether its files are refused."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._expires = Gauge(
@@ -36,12 +36,16 @@ class CertificateMetrics:
         )
         for applied in ("true", "false"):
             self._edits.labels(applied)
+        self._broken = Gauge(
+            "callability_certificate_broken", "1 while the certificate files are refused.", registry=registry
+        )
 
     def record(self, expires: datetime, *, applied: bool | None = None) -> None:
         """Record when the certificate in effect expires, and after an edit of its files whether it was applied."""
         self._expires.set(expires.timestamp())
         if applied is not None:
             self._edits.labels(str(applied).lower()).inc()
+            self._broken.set(not applied)
 
 
 CONNECTIONS = 16

@@ -133,6 +133,9 @@ def test_refusals_callers_and_certificates_are_measured(tmp_path: Path) -> None:
         pair.replace_by(authority.pair("next", days=60))
         eventually(lambda: measured.value("callability_certificate_expires_timestamp_seconds") > first)
         assert measured.value('callability_certificate_edits_total{applied="true"}') == 1
+        assert measured.value("callability_certificate_broken") == 0
+        pair.certificate.write_text("")
+        eventually(lambda: measured.value("callability_certificate_broken") == 1)
         write_callers(tmp_path, a={"tokens": [token_entry("secret", ALWAYS)], "may": []})
         eventually(lambda: measured.value("callability_callers_broken") == 1)
         assert measured.value('callability_callers_edits_total{applied="false"}') == 1

@@ -102,6 +102,21 @@ def test_a_replaced_certificate_is_used_by_new_connections_and_cuts_no_old_one(
     assert "the key is not that of the certificate" in log.read_text()
 
 
+def test_a_certificate_that_clients_refuse_is_reported_though_it_can_be_used(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """It lacks a name that the previous one had, or has expired since it was read; the log says so once."""
+    pair, log = authority.pair("server"), tmp_path / "log"
+    with serving(*_tls(pair), log=log):
+        pair.replace_by(authority.pair("other", "other.example", days=15 / 86_400))
+        eventually(lambda: "WARNING" in log.read_text())
+        assert "the new certificate is not for `127.0.0.1`: clients that use this name fail" in log.read_text()
+        eventually(lambda: f"{pair.certificate}: the certificate in effect expired at " in log.read_text())
+        pair.replace_by(authority.pair("next"))
+        eventually(lambda: "is not for `other.example`" in log.read_text())
+    assert log.read_text().count("the certificate in effect expired") == 1
+
+
 def test_mtls_accepts_clients_of_the_authority_alone(authority: Authority, tmp_path: Path) -> None:
     """Without one, of another authority, or expired: no connection. The service needs no callers file for that."""
     stranger = Authority(tmp_path, "stranger")

@@ -66,6 +66,12 @@ def test_a_table_of_metrics_lists_those_that_exist(page: str) -> None:
     assert _documented(page) == _exposed(*(made() for made in PAGES[page])) | of_supervisor
 
 
+def test_each_alert_has_a_name_of_its_own() -> None:
+    """One that has two rules is sent twice, and silenced once for both."""
+    names = re.findall(r"^ +- alert: (\w+)$", (ROOT / "ops" / "callability-alerts.yaml").read_text(), re.MULTILINE)
+    assert sorted(names) == sorted({*names})
+
+
 def test_dashboard_and_alerts_use_metrics_that_exist() -> None:
     """With labels that they have; each metric that is documented is on the dashboard or in a rule."""
     every = {metric for made in PAGES.values() for metric in _exposed(*(each() for each in made))}
