@@ -20,6 +20,13 @@ EXPOSED = 20
 """The most that a unit may be exposed, of 100, by the measure of systemd; a unit without any confinement has 96."""
 
 
+def test_a_unit_may_write_where_the_page_about_records_puts_them() -> None:
+    """Everything else is read-only for it."""
+    page, text = (ROOT / "docs/records.md").read_text(), "".join(unit.read_text() for unit in UNITS)
+    named = set(re.findall(r"--records /var/lib/([\w-]+)/", page))
+    assert named == set(re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)) != set()
+
+
 @pytest.mark.skipif(ANALYZE is None, reason="there is no systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
 def test_systemd_understands_a_unit_and_finds_it_confined(unit: Path, tmp_path: Path) -> None:
