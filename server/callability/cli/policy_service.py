@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,9 +116,24 @@ class Probe:
             try:
                 reply = await call(health_pb2.HealthCheckRequest(service=service).SerializeToString(), timeout=seconds)
             except grpc.aio.AioRpcError as error:
-                typer.echo(f"callability: `{self.address}`: {error.details()}", err=True)
+                why = error.details()
+                if self.authorities is None and await _speaks_tls(self.address, seconds):
+                    why = "the service speaks TLS: give the authorities of its certificate by `--tls-ca FILE`"
+                typer.echo(f"callability: `{self.address}`: {why}", err=True)
                 return error.code().name
         return str(statuses.Name(health_pb2.HealthCheckResponse.FromString(reply).status))
+
+
+async def _speaks_tls(address: str, seconds: float) -> bool:
+    """Say whether a service presents a certificate, of whatever worth."""
+    try:
+        async with asyncio.timeout(seconds):
+            await presented_certificate(address, None, None)
+    except ssl.SSLCertVerificationError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def healthcheck(

@@ -58,6 +58,10 @@ def test_a_service_over_tls_is_reached_by_its_own_settings(name: str, tmp_path: 
         assert (done.returncode, done.stdout) == (0, "SERVING\n")
         done = callability("healthcheck", *local, "--tls-ca", str(stranger.path), *named)
         assert (done.returncode, done.stdout) == (1, "UNAVAILABLE\n")
+        done = callability("healthcheck", *local)
+        assert (done.returncode, done.stdout) == (1, "UNAVAILABLE\n")
+        why = "the service speaks TLS: give the authorities of its certificate by `--tls-ca FILE`"
+        assert done.stderr == f"callability: `127.0.0.1:{port}`: {why}\n"
 
 
 def _settings(directory: Path, address: str, pair: Pair) -> dict[str, str]:
