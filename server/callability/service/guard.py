@@ -12,9 +12,10 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing, suppress
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import grpc
@@ -36,6 +37,9 @@ from callability.service.callers import (
 from callability.service.edge import SHARED_PEER, Context, Handler, abort, refusal, refusing
 from callability.service.metrics import CallMetrics
 
+if TYPE_CHECKING:
+    from cryptography import x509
+
 _TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 """The connections of this machine, or of its container, as Linux reports them."""
 _ESTABLISHED = "01"
@@ -52,6 +56,7 @@ class ClientCertificates:
 
     def __init__(self, certificates: WatchedCertificates, address: Callable[[], str]) -> None:
         self._address = address
+        self._certificates = certificates
         self._outdated: frozenset[tuple[Endpoint, str]] = frozenset()
         """The connections that were open when an authority was last removed, each with its socket."""
         self._looked = 0.0
@@ -61,7 +66,8 @@ class ClientCertificates:
         """Return the names in the certificate of a call's connection.
 
         Raises:
-            Unauthenticated: it has none, it has expired, or an authority was removed after the handshake.
+            Unauthenticated: it has none, it has expired, or an authority was removed after the handshake that may have
+                signed it.
         """
         properties = context.auth_context()
         if not (certificate := b"".join(properties.get("x509_pem_cert", ()))):
@@ -69,7 +75,7 @@ class ClientCertificates:
         if _expires(certificate) <= time.time():
             said = "the client certificate of the connection has expired: connect again with a new one"
             raise Unauthenticated("CERTIFICATE_EXPIRED", said)
-        if self._outdated and self._is_outdated(context.peer()):
+        if self._outdated and self._is_outdated(context.peer()) and not self._is_still_trusted(certificate):
             said = "an authority of client certificates was removed after this connection was made: connect again"
             raise Unauthenticated("AUTHORITIES_CHANGED", said)
         return tuple(presented_names(properties))
@@ -87,6 +93,10 @@ class ClientCertificates:
         endpoint = _endpoint(peer)
         return any(each == endpoint for each, _ in self._outdated)
 
+    def _is_still_trusted(self, certificate: bytes) -> bool:
+        authorities = self._certificates.current.client_authorities
+        return authorities is not None and _is_signed_by_one(certificate, authorities)
+
     def _open(self) -> frozenset[tuple[Endpoint, str]]:
         host, _, port = self._address().rpartition(":")
         return frozenset() if host == "unix" else frozenset(_connections(int(port)))
@@ -97,6 +107,46 @@ def _expires(pem: bytes) -> float:
     from cryptography import x509  # noqa: PLC0415  # it costs a service without certificates time and memory
 
     return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+
+
+@lru_cache(_PARSED)
+def _is_signed_by_one(pem: bytes, authorities: bytes) -> bool:
+    """Say whether one of the authorities has signed a certificate itself, so that a handshake would accept it again.
+
+    What would need more of a handshake is a no: certificates between, and authorities with limits of their own.
+    """
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
+    certificate, now = x509.load_pem_x509_certificate(pem), datetime.now(UTC)
+    for each in x509.load_pem_x509_certificates(authorities):
+        limits = {extension.value.__class__ for extension in each.extensions} - {
+            x509.BasicConstraints,
+            x509.KeyUsage,
+            x509.SubjectKeyIdentifier,
+            x509.AuthorityKeyIdentifier,
+            x509.SubjectAlternativeName,
+            x509.CRLDistributionPoints,
+            x509.AuthorityInformationAccess,
+        }
+        if limits or not each.not_valid_before_utc <= now < each.not_valid_after_utc or not _may_sign(each):
+            continue
+        with suppress(ValueError, TypeError, InvalidSignature):
+            certificate.verify_directly_issued_by(each)
+            return True
+    return False
+
+
+def _may_sign(authority: x509.Certificate) -> bool:
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        if not authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            return False
+        return authority.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    except x509.ExtensionNotFound as missing:
+        # Without a list of its usages, a key may be used for each.
+        return missing.oid == x509.KeyUsage.oid
 
 
 def _connections(port: int) -> Iterator[tuple[Endpoint, str]]:
