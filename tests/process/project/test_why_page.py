@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from callability.gateway.config.secrets_file import SECRETS_FILE
+from callability.gateway.upstream.login_store import DIRECTORY as TOKENS
+from callability.setup.writing import BACKUPS, RECORD_FILE
 from support.checkout import DOCS
 from support.documents import command_path, pattern, sessions_of
 
@@ -32,6 +35,14 @@ def _run(command: str, directory: Path, home: Path) -> subprocess.CompletedProce
         timeout=240,
         check=False,
     )
+
+
+def test_the_page_about_backups_names_each_file_that_is_written_beside_a_config() -> None:
+    """What it leaves out is lost."""
+    page = (DOCS / "backup.md").read_text(encoding="utf-8")
+    files = (SECRETS_FILE, f"{TOKENS}/", RECORD_FILE, f"{BACKUPS}/", "approvals.seen.json", "approvals.definitions/")
+    rows = {name for row in re.findall(r"^\| (.*?) \|", page, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
+    assert [name for name in files if name not in rows] == []
 
 
 @pytest.mark.parametrize("page", ["why.md", "backup.md"])
