@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.gateway.config.secrets_file import SECRETS_FILE
+from callability.gateway.config.variables import SECRETS_FILE
 from callability.gateway.upstream.login_store import DIRECTORY as TOKENS
 from callability.setup.writing import BACKUPS, RECORD_FILE
 from support.checkout import DOCS
