@@ -554,7 +554,7 @@ class Supervisor:
 
     async def _load(self, rechecked: LoadOutcome | None) -> LoadOutcome:
         """Load; of a recheck, only what differs from the earlier outcome is logged, or an hour after the last line."""
-        seconds = max(LOAD_SECONDS, 2 * self._upstream.open_seconds)
+        seconds = max(LOAD_SECONDS, 2 * self._upstream.longest_opening)
         loader = Loader(self._stub, seconds=seconds, recorder=self._recorder)
         now = asyncio.get_running_loop().time()
         self._upstream.is_rechecked = rechecked is not None and now < self._logged + LOGGED_SECONDS

@@ -29,17 +29,15 @@ from callability.gateway.upstream.http_client import revoke
 from callability.gateway.upstream.listing import UpstreamTool
 from callability.gateway.upstream.login_store import LockHeld, StoredLogin, StoreUnavailable, run_in_thread
 from callability.gateway.upstream.target import HttpTarget, logged_in_target, may_log_in, target_of
-from callability.gateway.upstream.upstream import Upstream
+from callability.gateway.upstream.upstream import FIRST_START_SECONDS, Upstream
 from callability.v1.callability_service_pb2 import CheckToolsRequest
-
-FIRST_START_SECONDS = 60.0
 
 
 def open_seconds(config: Config, server: ServerConfig | CatalogEntry) -> float:
     """Return how many seconds a server has to connect.
 
-    Without `open_seconds` in the config, it has more than under a gateway, which tries again: its first start may
-    install it, as with `uvx`, and the person who waits can stop the command.
+    Without `open_seconds` in the config, it has as long as the first start of a process under a gateway: the person who
+    waits can stop the command.
     """
     deadlines = config.deadlines.of(server)
     return deadlines.open_seconds if "open_seconds" in deadlines.model_fields_set else FIRST_START_SECONDS

@@ -470,8 +470,9 @@ class Deadlines(_Model):
     )
     open_seconds: Seconds = Field(
         default=10.0,
-        description="Time for a connection to open, in seconds: above 0, at most 86,400. If this is left out, the"
-        " commands that connect servers wait for 60 seconds, since a first start may install the server.",
+        description="Time for a connection to open, in seconds: above 0, at most 86,400. If this is left out, a process"
+        " that has not listed any tool yet, and the commands that connect servers, have 60 seconds, since a first start"
+        " may install the server.",
     )
     enable_seconds: Seconds = Field(
         default=30.0,

@@ -134,8 +134,8 @@ def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:
 
 
 FIRST_SECONDS = 20.0
-"""How long a search waits for a server that opens for the first time: a package that is being fetched takes longer than
-clients wait for an answer.
+"""How long after the start of the first opening of a server searches wait for it: a package that is being fetched takes
+longer than clients wait for an answer.
 """
 SETTLE_SECONDS = 2.0
 """How long a search waits for a server to read a change of its tools."""
@@ -288,7 +288,10 @@ def _beginning(text: str) -> str:
 
 async def _settling(upstream: Upstream, loads: Loads) -> None:
     # A server that hangs at each opening, or announces without end, must not hold up everybody's discovery.
+    began, patience = upstream.first_opening_began, SETTLE_SECONDS
+    if began is not None:
+        patience = max(patience, began + FIRST_SECONDS - asyncio.get_running_loop().time())
     with suppress(TimeoutError):
-        async with asyncio.timeout(FIRST_SECONDS if upstream.opening_first else SETTLE_SECONDS):
+        async with asyncio.timeout(patience):
             await upstream.tools_current()
             await loads.wait_until_known(upstream.name)

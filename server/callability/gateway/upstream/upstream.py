@@ -23,6 +23,10 @@ REST_SECONDS = 5.0
 """For so long after the start of an opening that fails, calls start no other one."""
 _NOT_CONNECTED = Failure("is not connected")
 
+FIRST_START_SECONDS = 60.0
+"""How long a process that has not listed any tool yet may take to open: its first start may install it, as with `uvx`.
+"""
+
 
 class Upstream:
     """One upstream and its connections, of which at most one takes calls; use it in one event loop.
@@ -55,8 +59,7 @@ class Upstream:
         self.name = name
         self._once_within = once_within
         self._target = target
-        self.open_seconds = open_seconds
-        """The longest time of an opening that starts from now on, in seconds."""
+        self._open_seconds = self._first_start_seconds = open_seconds
         self._call_seconds = call_seconds
         self._call_max_seconds = call_max_seconds
         self._refresh_seconds = refresh_seconds
@@ -75,6 +78,7 @@ class Upstream:
         self._owners: set[asyncio.Task[None]] = set()
         self._retired = False
         self._openings = 0
+        self._first_began = 0.0
         self._rest_seconds = rest_seconds
         self._rests_until = 0.0
         self._opening_started = asyncio.Event()
@@ -118,7 +122,9 @@ class Upstream:
 
     def set_deadlines(self, deadlines: Deadlines) -> None:
         """Set the deadlines of the openings and calls that start from now on."""
-        self.open_seconds = deadlines.open_seconds
+        self._open_seconds = self._first_start_seconds = deadlines.open_seconds
+        if not isinstance(self._target, HttpTarget) and "open_seconds" not in deadlines.model_fields_set:
+            self._first_start_seconds = FIRST_START_SECONDS
         self._call_seconds = deadlines.call_seconds
         self._call_max_seconds = deadlines.call_max_seconds
         self._refresh_seconds = deadlines.refresh_seconds
@@ -133,8 +139,8 @@ class Upstream:
         self._connection = Connection(
             self.name,
             self._target,
-            open_seconds=self._once_within or self.open_seconds,
-            list_seconds=self.open_seconds,
+            open_seconds=self._once_within or self.longest_opening,
+            list_seconds=self._open_seconds,
             refresh_seconds=self._refresh_seconds,
             tools=self.tools,
             names_only=self._names_only,
@@ -143,7 +149,8 @@ class Upstream:
             witness=self._witness,
         )
         self._openings += 1
-        self._rests_until = asyncio.get_running_loop().time() + self._rest_seconds
+        now = asyncio.get_running_loop().time()
+        self._first_began, self._rests_until = self._first_began or now, now + self._rest_seconds
         self._opening_started.set()
         self._opening_started = asyncio.Event()
         begin_task(self._connection.run(), self._owners, f"upstream {self.name}")
@@ -171,9 +178,14 @@ class Upstream:
         return self._opened_older if self._connection is None else self._connection.opens_older
 
     @property
-    def opening_first(self) -> bool:
-        """Whether the first opening is under way, so that nothing is known of the upstream yet."""
-        return self.state == "connecting" and self._openings == 1
+    def longest_opening(self) -> float:
+        """The longest time of an opening that starts from now on, in seconds."""
+        return self._open_seconds if self.tools else self._first_start_seconds
+
+    @property
+    def first_opening_began(self) -> float | None:
+        """When the first opening began, by the clock of the loop, as long as it is under way: nothing is known yet."""
+        return self._first_began if self.state == "connecting" and self._openings == 1 else None
 
     @property
     def is_settled(self) -> bool:
