@@ -47,6 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "policy-in-a-claim": TLS
     | {"policy": {"source": "bundle", "bundle": {"volume": CLAIM, "file": "releases/current.bundle"}}},
     "sidecar": {"sidecar": {"enabled": True, "proxy": PROXY}},
+    "with-records": TLS | {"records": {"enabled": True}},
     "scaled": TLS | {"autoscaling": {"enabled": True}, "workers": 2, "settings": {"log_level": "debug"}},
     "monitored": TLS | {"metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}},
     "monitored-sidecar": {
@@ -65,6 +66,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 REFUSED: dict[str, dict[str, Any]] = {
     "tls.secret is missing": {},
+    "settings.address is set by the chart: give the value service.port": {
+        "insecure": True,
+        "settings": {"address": "0.0.0.0:9999"},
+    },
+    "settings.records is set by the chart: give the value records.enabled": {
+        "insecure": True,
+        "settings": {"records": "/var/lib/records"},
+    },
     "callers.secret is missing": {"tls": {"secret": "tls"}},
     "tls.probeSecret is missing": {"tls": {"secret": "tls", "clientAuthoritySecret": "authority"}},
     "needs policy.files or policy.existing": TLS | {"policy": {"source": "configMap"}},
@@ -188,6 +197,20 @@ def test_values_that_would_not_run_are_refused(why: str, tmp_path: Path) -> None
     done = _helm(tmp_path, REFUSED[why], "template", "release", str(CHART))
     assert done.returncode != 0
     assert why in done.stderr
+
+
+def test_each_setting_that_the_chart_writes_has_a_value_of_its_own(tmp_path: Path) -> None:
+    """Given among the further settings, it would move the service away from its port or its volume."""
+    written = set()
+    for name, values in VARIANTS.items():
+        if "settings" not in values:
+            (directory := tmp_path / name).mkdir()
+            text = _one(_rendered(directory, values), "ConfigMap", "-settings")["data"]["service.yaml"]
+            written |= YAML(typ="safe").load(text).keys()
+    for setting in written:
+        done = _helm(tmp_path, {"insecure": True, "settings": {setting: 1}}, "template", "release", str(CHART))
+        assert f"settings.{setting} is set by the chart" in done.stderr
+    assert written > {"address", "policy", "records", "tls_client_ca", "bundle_key"}
 
 
 def test_the_versions_of_the_chart_are_those_of_the_program() -> None:

@@ -29,6 +29,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and $values.tls.clientAuthoritySecret (not $values.tls.secret) }}{{ fail "tls.clientAuthoritySecret needs tls.secret" }}{{ end }}
 {{- if and $values.sidecar.enabled (not $values.sidecar.proxy.name) }}{{ fail "sidecar.proxy is missing: the container of the proxy" }}{{ end }}
 {{- if and $values.sidecar.enabled (gt (int $values.workers) 1) }}{{ fail "workers must be 1 in a sidecar: a Unix socket has one process" }}{{ end }}
+{{- /* Ports, volumes and Services follow these values, and would not follow a setting. */}}
+{{- $own := dict "address" "service.port" "socket_mode" "sidecar" "metrics_address" "metrics.port" "insecure_metrics" "metrics" "insecure_listen" "insecure" "workers" "workers" "max_connection_age" "maxConnectionAge" "tls_certificate" "tls.secret" "tls_key" "tls.secret" "tls_client_ca" "tls.clientAuthoritySecret" "callers" "callers.secret" "policy" "policy.source" "bundle_key" "policy.bundle.keys" "records" "records.enabled" "record_level" "records.level" "records_mib" "records.mib" "records_days" "records.days" }}
+{{- range $name, $value := $own }}
+{{- if hasKey $values.settings $name }}{{ fail (printf "settings.%s is set by the chart: give the value %s" $name $value) }}{{ end }}
+{{- end }}
 {{- if eq $values.policy.source "configMap" }}
 {{- if eq (empty $values.policy.files) (empty $values.policy.existing) }}{{ fail "policy.source configMap needs policy.files or policy.existing, and not both" }}{{ end }}
 {{- end }}
