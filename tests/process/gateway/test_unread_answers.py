@@ -25,6 +25,7 @@ from support.running import command_of_script, start
 from support.waiting import SECONDS, becomes
 
 RICH = UPSTREAMS / "rich.py"
+PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
 SIZE = 24 * 1024 * 1024
 """Bytes of an answer: more than the system keeps for a connection."""
 
@@ -71,7 +72,7 @@ class _Client:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         self._socket.settimeout(SECONDS)
         self._socket.connect(("127.0.0.1", port))
-        self._socket.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        self._socket.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(PING), PING))
 
     def rest(self) -> int:
         """Return how many bytes of the answer's body can be read."""
