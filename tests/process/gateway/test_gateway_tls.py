@@ -53,8 +53,9 @@ def _found(url: str, context: ssl.SSLContext | None, token: str | None = None) -
 
 
 def _status(url: str, context: ssl.SSLContext, **headers: str) -> int:
-    """Return the HTTP status of a request that is no MCP message, 0 if there is no connection."""
-    request = urllib.request.Request(url, b"{}", {"Content-Type": "application/json", **headers})
+    """Return the HTTP status of a message, 0 if there is no connection."""
+    ping = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    request = urllib.request.Request(url, ping, {"Content-Type": "application/json", **headers})
     try:
         with urllib.request.urlopen(request, timeout=120, context=context) as answer:
             return int(answer.status)
