@@ -149,11 +149,17 @@ def test_what_cannot_be_recorded_waits(tmp_path: Path) -> None:
             (tmp_path / "approvals.definitions").write_text("in the way")
             replace(config, config.read_text().replace('"auto"', '"first_use"'))
             await becomes(status(client, "it:other"), "pending_approval")
+            # The gateway must not end before it has tried to write.
+            await becomes(lambda: _says(tmp_path, said), True)
 
+    said = "the tools that `it` lists for the first time cannot be recorded, and wait for a review: file exists"
     asyncio.run(story())
     assert _records(tmp_path) == {}
-    log = (tmp_path / "gateway.log").read_text()
-    assert "the tools that `it` lists for the first time cannot be recorded, and wait for a review: file exists" in log
+
+
+async def _says(directory: Path, words: str) -> bool:
+    """Say whether the log of the gateway has some words."""
+    return words in (directory / "gateway.log").read_text()
 
 
 def test_a_server_of_the_catalog_is_recorded_too(tmp_path: Path) -> None:
