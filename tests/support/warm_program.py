@@ -33,7 +33,6 @@ from typing import Any
 
 import callability
 from callability.cli import main as run_command
-from support.certificates import read_system_certificates_once
 from support.checkout import TESTS
 
 SERVERS = {"mcp-server-git": "mcp_server_git", "mcp-server-time": "mcp_server_time"}
@@ -273,6 +272,8 @@ def _redirect(streams: Sequence[int]) -> None:
 
 def _import_program() -> None:
     """Import every module, read certificates and check the shipped policy, which a command then need not do again."""
+    # An environment with a part of the program has no commands that fork.
+    from support.certificates import read_system_certificates_once  # noqa: PLC0415
     from support.shipped_policy import check_it_now  # noqa: PLC0415  # it imports much of the program
 
     read_system_certificates_once()
