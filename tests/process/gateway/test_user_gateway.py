@@ -171,8 +171,8 @@ async def test_a_client_whose_config_has_errors_reads_so_and_needs_no_restart(br
     async with broken.client("cursor") as client:
         notice = (await retrieve(client, "read a file"))["notice"]
         assert notice == (
-            "The gateway has no servers, because its config has errors. The user must run `callability config check`"
-            " and correct them; then the servers open, and no restart is needed."
+            "The gateway has no servers because its config has errors. The user must fix them:"
+            " `callability config check` lists them. The servers then open without a restart."
         )
         called = await call(client, "files:read_file")
         assert (called.is_error, text_of(called)) == (True, f"Not called. {notice}")

@@ -89,8 +89,8 @@ class Commands:
         """Return what to say as long as the config has errors and no earlier one is in effect."""
         check = self._command("config", "check")
         return (
-            "The gateway has no servers, because its config has errors."
-            f" The user must run {check} and correct them; then the servers open, and no restart is needed."
+            "The gateway has no servers because its config has errors."
+            f" The user must fix them: {check} lists them. The servers then open without a restart."
         )
 
     def list_tools(self, server: str) -> str:
