@@ -67,7 +67,7 @@ class Visitors:
         while not self._idle_seconds or idle < self._idle_seconds:
             await asyncio.sleep(1)
             if self._runtime.files.needs_start:
-                _logger.info("the gateway ends: the config is fixed, and turns on records, which are read only at a start")
+                _logger.info("the gateway ends: the fixed config turns on records, which is read only at a start")
                 return
             is_page_used = self._page is not None and self._page.is_used
             idle = 0 if self._visits or is_page_used else idle + 1
